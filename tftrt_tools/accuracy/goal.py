@@ -77,8 +77,8 @@ def parse(text: str, direction: str = "", where: str = "--accuracy") -> Goal:
 
     Args: direction: --metric_direction, "" where it was not given. where: the text stands, for messages. Returns: Goal. Raises: UsageError.
     """
-    metric, colon, wanted = text.strip().rpartition(":")
-    kind, equals, number = wanted.partition("=")
+    metric, colon, bound = text.strip().rpartition(":")
+    kind, equals, number = bound.partition("=")
     metric, kind = metrics.ALIASES.get(metric.strip(), metric.strip()), kind.strip().lower()
     if not colon or not equals or not metric:
         raise errors.UsageError(f"{where}: {text!r} is no goal", _EXAMPLE)
@@ -126,27 +126,27 @@ def _higher(metric: str, direction: str, where: str) -> bool:
 def _check(metric: str, kind: str, value: float, where: str) -> None:
     if ":" in metric:
         return
-    known = metrics.METRICS[metric]
-    if known.share and kind != "percent-max-degradation" and value > 1:
+    definition = metrics.METRICS[metric]
+    if definition.share and kind != "percent-max-degradation" and value > 1:
         raise errors.UsageError(
             f"{where}: {metric} lies between 0 and 1, and the goal says {value:g}", "write shares: 0.01 for 1 %"
         )
     if kind == "threshold":
-        if decided := known.decided(value):
+        if decided := definition.decided(value):
             raise errors.UsageError(
                 f"{where}: {metric}:threshold={value:g} judges nothing: {decided}",
                 "give a bound that some answers keep and others miss",
             )
         return
     whole = 1.0 if kind == "max-degradation" else 100.0
-    if known.share and value >= whole:
+    if definition.share and value >= whole:
         raise errors.UsageError(
             f"{where}: a loss of {value:g} is all of {metric}, so every model keeps it",
             "write 0.01 for one point" if whole == 1 else "write 1 for 1 % of the original's",
         )
     # The metric of the original against itself, unless there are labels; of inf and 0 no percentage can be taken.
-    own = known.perfect
-    if math.isinf(own) or own == 0 and kind == "percent-max-degradation" and not known.labels:
+    own = definition.perfect
+    if math.isinf(own) or own == 0 and kind == "percent-max-degradation" and not definition.labels:
         shown = "infinite" if math.isinf(own) else "0"
         raise errors.UsageError(
             f"{where}: {metric} measures the distance to the original, whose own is {shown}; {kind} has no meaning",

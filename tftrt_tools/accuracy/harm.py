@@ -60,12 +60,14 @@ class Effect(records.Record):
         noise = math.inf if broken else 10 ** (-compared.snr_db / 10)
         missed: tuple[str, ...] = ()
         if precision:
-            wanted = {
+            key_metrics = {
                 metric: bound
                 for metric, bound in thresholds.bounds(compared, precision, True, {}).items()
                 if metric in METRICS
             }
-            missed = tuple(one.text() for one in thresholds.misses(compared, wanted, allow_matching_nonfinite=True))
+            missed = tuple(
+                miss.text() for miss in thresholds.misses(compared, key_metrics, allow_matching_nonfinite=True)
+            )
         return cls(
             output=compared.output,
             noise=noise,
@@ -88,9 +90,9 @@ def effects(compared: Iterable[Comparison], precision: Precision) -> tuple[Effec
 def not_finite(compared: Iterable[Comparison]) -> tuple[str, ...]:
     """The outputs that have NaN or Inf without any rounding, in words. Args: compared: as of `effects`."""
     return tuple(
-        f"{one.name} has {one.nonfinite_reference} NaN or Inf of {one.elements} elements without any rounding"
-        for one in compared
-        if one.nonfinite_reference
+        f"{comparison.name} has {comparison.nonfinite_reference} NaN or Inf of {comparison.elements} elements without any rounding"
+        for comparison in compared
+        if comparison.nonfinite_reference
     )
 
 
@@ -118,7 +120,7 @@ class Measured(records.Record):
     def of(cls, effects: Iterable[Effect], baseline: Iterable[Effect]) -> Measured:
         """Args: effects, baseline: Effects with and without the exclusion of the node, of the same outputs."""
         before = worst(baseline)
-        after = next(one for one in effects if one.output == before.output)
+        after = next(candidate for candidate in effects if candidate.output == before.output)
         top1 = None if after.top1 is None or before.top1 is None else after.top1 - before.top1
         equal = after.noise == before.noise
         return cls(after, 0.0 if equal else after.snr_db - before.snr_db, top1)
@@ -240,13 +242,13 @@ class SignatureHarm(records.Record):
     def suggested(self) -> Kept | None:
         """The Kept to suggest: the last one whose gain is worth it; if that misses verify's bounds, the fewest nodes beyond it that keep
         them. None if nothing is worth it, if nothing keeps the bounds, or if the answers are good enough as they are."""
-        found = self._worth_it
+        fitting = self._worth_it
         if self.enough:
             return None
-        if found and found.holds or not found and holds(self.total):
-            return found
-        beyond = [one for one in self.kept if one.holds and one.nodes > (found.nodes if found else 0)]
-        return min(beyond, key=lambda one: one.nodes, default=None)
+        if fitting and fitting.holds or not fitting and holds(self.total):
+            return fitting
+        beyond = [choice for choice in self.kept if choice.holds and choice.nodes > (fitting.nodes if fitting else 0)]
+        return min(beyond, key=lambda choice: choice.nodes, default=None)
 
     @property
     def enough(self) -> bool:
@@ -262,12 +264,12 @@ class SignatureHarm(records.Record):
     def _worth_it(self) -> Kept | None:
         """The last Kept that gains at least half as much over the one before as the largest such gain; None where no node gains
         WORTH_DB."""
-        each = [one for number, one in enumerate(self.kept, 1) if one.nodes == number]
-        levels = [_level(effects) for effects in (self.total, *(one.effects for one in each))]
+        each = [choice for number, choice in enumerate(self.kept, 1) if choice.nodes == number]
+        levels = [_level(effects) for effects in (self.total, *(choice.effects for choice in each))]
         gains = [after - before for before, after in zip(levels, levels[1:], strict=False)]
         if not gains or max(gains) < WORTH_DB:
             return None
-        return next(one for one, gain in reversed(list(zip(each, gains, strict=True))) if gain >= max(gains) / 2)
+        return next(choice for choice, gain in reversed(list(zip(each, gains, strict=True))) if gain >= max(gains) / 2)
 
     @property
     def suggested_nodes(self) -> tuple[str, ...]:
@@ -308,9 +310,16 @@ class Sensitivity(passport.Stamped):
         """The bounds of verify that the suggestion misses, as far as it was simulated; () where none is."""
         method = self.better_method
         if method:
-            left = (one.effects for signature in self.signatures for one in signature.methods if one.method == method)
+            left = (
+                method_effects.effects
+                for signature in self.signatures
+                for method_effects in signature.methods
+                if method_effects.method == method
+            )
         else:
-            left = (one.suggested.effects if one.suggested else one.total for one in self.signatures)
+            left = (
+                signature.suggested.effects if signature.suggested else signature.total for signature in self.signatures
+            )
         return tuple(text for effects in left for effect in effects for text in effect.missed)
 
     @property
@@ -329,13 +338,22 @@ class Sensitivity(passport.Stamped):
         ""."""
         if len(self.nothing_shown) == len(self.signatures):
             return ""
-        known = [{one.method: _level(one.effects) for one in signature.methods} for signature in self.signatures]
-        shared = [method for method in (known[0] if known else ()) if all(method in one for one in known)]
-        levels = {method: min(one[method] for one in known) for method in shared}
+        levels_of = [
+            {method.method: _level(method.effects) for method in signature.methods} for signature in self.signatures
+        ]
+        shared = [
+            method
+            for method in (levels_of[0] if levels_of else ())
+            if all(method in of_signature for of_signature in levels_of)
+        ]
+        levels = {method: min(of_signature[method] for of_signature in levels_of) for method in shared}
         best = max(levels, key=lambda method: levels[method], default="")
-        if not best or levels[best] < min(_level(one.total) for one in self.signatures) + PROMISE_DB:
+        if not best or levels[best] < min(_level(signature.total) for signature in self.signatures) + PROMISE_DB:
             return ""
-        nodes = min(_level(one.suggested.effects if one.suggested else one.total) for one in self.signatures)
+        nodes = min(
+            _level(signature.suggested.effects if signature.suggested else signature.total)
+            for signature in self.signatures
+        )
         return best if levels[best] > nodes else ""
 
     @property
@@ -347,7 +365,12 @@ class Sensitivity(passport.Stamped):
             given = percentile and float(percentile) != methods.PERCENTILE
             return f"--calibration_method={name}" + (f" --calibration_percentile={percentile}" if given else "")
         names = list(
-            dict.fromkeys(name for one in self.signatures if not one.nothing_shown for name in one.suggested_nodes)
+            dict.fromkeys(
+                name
+                for signature in self.signatures
+                if not signature.nothing_shown
+                for name in signature.suggested_nodes
+            )
         )
         if self.of_onnx:
             # A list of expressions, with commas between them.

@@ -53,17 +53,17 @@ def check(
     data = (document or {}).get("data")
     if not isinstance(data, dict):
         return None
-    known, shared, total, ranges = set(data.get("rows") or ()), 0, 0, value_ranges.Ranges()
+    hashes, shared, total, ranges = set(data.get("rows") or ()), 0, 0, value_ranges.Ranges()
     for call in calls:
         if sources.get(call.signature) == "data" and any(array.ndim for array in call.inputs.values()):
             total += call.rows
-            shared += rows.overlap(known, call.inputs)
+            shared += rows.overlap(hashes, call.inputs)
             ranges.add(call.signature, call.inputs)
     scaled = () if data.get("random") else tuple(value_ranges.differing(value_ranges.read(data), ranges.found))
-    found = CalibrationUse(bool(data.get("random")), shared, total, scaled)
+    use = CalibrationUse(bool(data.get("random")), shared, total, scaled)
     if not allowed and shared > REFUSED_SHARE * total:
         raise errors.UsageError(
-            f"{found.text()}: --data has to be data that the calibration has not seen",
+            f"{use.text()}: --data has to be data that the calibration has not seen",
             "give other rows; --allow_calibration_data accepts these",
         )
-    return found
+    return use

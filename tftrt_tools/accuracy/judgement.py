@@ -110,26 +110,35 @@ def judge(
     Returns: Judgement. Raises: UsageError for bounds that fit no output.
     """
     watch, own_data = constancy.Watch(), set(own_data)
-    wanted = thresholds.functions(rules.bounds)
+    functions_wanted = thresholds.functions(rules.bounds)
     kept: list[Pair] = []
-    compared, broken = metrics.compare(_keeping(pairs, kept) if wanted else pairs, rules.epsilon, watch, rules.kinds)
-    functions = {} if broken else {one.metric: _value(one.metric, kept, labels) for one in wanted}
+    compared, broken = metrics.compare(
+        _keeping(pairs, kept) if functions_wanted else pairs, rules.epsilon, watch, rules.kinds
+    )
+    functions = (
+        {} if broken else {function.metric: _value(function.metric, kept, labels) for function in functions_wanted}
+    )
     broken += [
-        f"{one.metric} is {functions[one.metric]:.6g}, wanted {one.text(0.0).partition(' ')[2]}"
-        for one in wanted
-        if one.metric in functions and not one.kept(functions[one.metric], 0.0)
+        f"{function.metric} is {functions[function.metric]:.6g}, wanted {function.text(0.0).partition(' ')[2]}"
+        for function in functions_wanted
+        if function.metric in functions and not function.kept(functions[function.metric], 0.0)
     ]
     bounds = {
-        one.name: thresholds.bounds(
-            one, own_arithmetic.get(one.signature, arithmetic), one.signature in own_data, rules.bounds
+        comparison.name: thresholds.bounds(
+            comparison,
+            own_arithmetic.get(comparison.signature, arithmetic),
+            comparison.signature in own_data,
+            rules.bounds,
         )
-        for one in compared
+        for comparison in compared
     }
     unknown = [name for name in rules.bounds if name not in ("", thresholds.LABELS, thresholds.FUNCTIONS, *bounds)]
     if unknown:
         raise errors.UsageError(f"--thresholds: no output {unknown[0]!r}", "outputs here: " + ", ".join(bounds))
     misses = [
-        miss for one in compared for miss in thresholds.misses(one, bounds[one.name], rules.allow_matching_nonfinite)
+        miss
+        for comparison in compared
+        for miss in thresholds.misses(comparison, bounds[comparison.name], rules.allow_matching_nonfinite)
     ]
     nothing, warnings = _shown(watch, own_data, rules)
     idle = [

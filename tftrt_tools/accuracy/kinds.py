@@ -43,7 +43,7 @@ _MOST_IDS = 10_000
 
 def parse(texts: Iterable[str]) -> dict[str, str]:
     """Parse --output_kind, given once or more. Returns: {"output" or "signature/output": kind}. Raises: UsageError."""
-    found: dict[str, str] = {}
+    kind_of: dict[str, str] = {}
     for item in (part.strip() for text in texts for part in text.split(";")):
         if not item:
             continue
@@ -53,9 +53,9 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
             raise errors.UsageError(f"--output_kind: {item!r} is not of the form OUTPUT:KIND", _EXAMPLE)
         if kind not in KINDS:
             raise errors.UsageError(f"--output_kind: {kind!r} is no kind of output", _EXAMPLE)
-        if found.setdefault(name, kind) != kind:
-            raise errors.UsageError(f"--output_kind: {name!r} is said to be {found[name]} and {kind}", "say it once")
-    return found
+        if kind_of.setdefault(name, kind) != kind:
+            raise errors.UsageError(f"--output_kind: {name!r} is said to be {kind_of[name]} and {kind}", "say it once")
+    return kind_of
 
 
 def check(given: Mapping[str, str], outputs: Iterable[tuple[str, str]]) -> None:

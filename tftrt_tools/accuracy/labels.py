@@ -61,8 +61,8 @@ class Labels:
         """The labels of some rows."""
         if not self.flat:
             return Labels({name: array[start : start + rows] for name, array in self.arrays.items()}, self.names)
-        mine = (self.arrays["rows"] >= start) & (self.arrays["rows"] < start + rows)
-        cut = {name: array[mine] for name, array in self.arrays.items()}
+        inside = (self.arrays["rows"] >= start) & (self.arrays["rows"] < start + rows)
+        cut = {name: array[inside] for name, array in self.arrays.items()}
         return Labels(cut | {"rows": cut["rows"] - start}, self.names)
 
     def as_numbers(self, classes: int = 0) -> "Labels":
@@ -83,10 +83,10 @@ class Labels:
         """The kind of these labels for an output; "" if they do not fit it. Args: answer: to the rows of these labels."""
         if self.boxes or not self.array.ndim or not answer.ndim:
             return ""
-        mine, theirs = _without_ones(self.array.shape[1:]), answer.shape[1:]
+        own_shape, theirs = _without_ones(self.array.shape[1:]), answer.shape[1:]
         same, by_row = (
-            mine == _without_ones(theirs),
-            bool(theirs) and theirs[-1] > 1 and mine == _without_ones(theirs[:-1]),
+            own_shape == _without_ones(theirs),
+            bool(theirs) and theirs[-1] > 1 and own_shape == _without_ones(theirs[:-1]),
         )
         if answer.dtype.kind in "OSU":
             return TEXTS if self.texts and same else ""
@@ -96,8 +96,10 @@ class Labels:
         if sort not in "iubfOSU" or sort == "f" and not np.array_equal(self.array, np.round(self.array)):
             return ""
         if by_row:
-            return MASKS if len(mine) > 1 else CLASSES
-        return _of_numbers(self.array, answer, len(mine)) if same and not self.texts or same and not mine else ""
+            return MASKS if len(own_shape) > 1 else CLASSES
+        return (
+            _of_numbers(self.array, answer, len(own_shape)) if same and not self.texts or same and not own_shape else ""
+        )
 
     def save(self, path: str | pathlib.Path) -> None:
         """Write them to a file of this package's own."""
@@ -109,10 +111,10 @@ class Labels:
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Labels":
         """What `save` wrote."""
-        found = npz.load(path)
+        loaded = npz.load(path)
         return cls(
-            {name.removeprefix("array "): array for name, array in found.items() if name != "names"},
-            tuple(found["names"]),
+            {name.removeprefix("array "): array for name, array in loaded.items() if name != "names"},
+            tuple(loaded["names"]),
         )
 
 

@@ -51,41 +51,43 @@ def chunks(request: ChunksRequest) -> Chunks:
         for number, model in enumerate(request.models)
     ]
     first, second = (marking.computed(frozen.graph_def, prefix) for frozen, prefix in both)
-    shared = {name: second[name] for name, one in first.items() if name in second and one.alike(second[name])}
-    seen = {name: one for name, one in shared.items() if request.inside or not one.engine or one.output >= 0}
+    shared = {name: second[name] for name, tensor in first.items() if name in second and tensor.alike(second[name])}
+    seen = {
+        name: tensor for name, tensor in shared.items() if request.inside or not tensor.engine or tensor.output >= 0
+    }
     names = [name if name in shared or ":" in name else f"{name}:0" for name in request.names]
-    for said, name in zip(request.names, names, strict=True):
+    for given_name, name in zip(request.names, names, strict=True):
         if name not in seen:
-            raise errors.UsageError(*_refused(said, name, shared, seen))
+            raise errors.UsageError(*_refused(given_name, name, shared, seen))
     if not seen:
         raise errors.UsageError(
             "--tensors: the models have no inner tensor of the same name", "compare a model with what was made from it"
         )
-    chosen = {name: one for name, one in seen.items() if name in names or not names}
+    chosen = {name: tensor for name, tensor in seen.items() if name in names or not names}
     doubtful = _doubtful(first, shared)
-    listed, found = list(chosen), []
+    listed, results = list(chosen), []
     size = request.chunk if gpu_module.seen() else request.whole
     for start in range(0, len(listed), size):
-        mine = listed[start : start + size]
+        part = listed[start : start + size]
         paths = [folder / f"{side}-{start}.json" for side in ("first", "second")]
         for model, path in zip(request.models, paths, strict=True):
-            marked = Marked(model=model, signature=request.signature, tensors=tuple(mine))
+            marked = Marked(model=model, signature=request.signature, tensors=tuple(part))
             plain_file.write_text(path, json.dumps(marked.to_dict()))
         told = tuple(
             SharedTensor(tensor=name, node=_told(chosen[name]), first=name, second=name, doubtful=name in doubtful)
-            for name in mine
+            for name in part
         )
-        found.append(Chunk(first=str(paths[0]), second=str(paths[1]), tensors=told))
-    return Chunks(chunks=tuple(found), computed=len(second))
+        results.append(Chunk(first=str(paths[0]), second=str(paths[1]), tensors=told))
+    return Chunks(chunks=tuple(results), computed=len(second))
 
 
 def _doubtful(first: Mapping[str, marking.Computed], shared: Collection[str]) -> set[str]:
     """Names of tensors behind one that the other model has not: a rewrite may have changed what they hold, such as their form."""
-    found: set[str] = set()
-    for name, one in first.items():
-        if name not in shared or not found.isdisjoint(one.reads):
-            found.add(name)
-    return found
+    names: set[str] = set()
+    for name, tensor in first.items():
+        if name not in shared or not names.isdisjoint(tensor.reads):
+            names.add(name)
+    return names
 
 
 def _told(one: marking.Computed) -> str:
@@ -178,13 +180,13 @@ class _Runner(runner_job.Loaded):
             graph.rename(definition, {}, {name: f"{name}_native" for name in graph.library(definition)})
 
         def run(*inputs: tf.Tensor) -> list[tf.Tensor]:
-            found: list[tf.Tensor] = tf.graph_util.import_graph_def(
+            tensors: list[tf.Tensor] = tf.graph_util.import_graph_def(
                 definition,
                 input_map=self._frozen.input_map(inputs),
                 return_elements=list(fetched.values()),
                 name="model",
             )
-            return found
+            return tensors
 
         function: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(run, self._frozen.input_specs())
         return function

@@ -87,8 +87,8 @@ def measured(
     worst = sorted(nodes, key=lambda pair: -pair[1].worst.noise)[:count]
     outcomes = _outcomes(
         [
-            MeasureRequest(source=str(model), settings=one, int8=TablesFrom(given=given), calls=scored)
-            for one in (settings, *(excluding(settings, node.name) for _, node in worst))
+            MeasureRequest(source=str(model), settings=trial_settings, int8=TablesFrom(given=given), calls=scored)
+            for trial_settings in (settings, *(excluding(settings, node.name) for _, node in worst))
         ]
     )
     baseline = outcomes[0]
@@ -97,18 +97,19 @@ def measured(
             f"with everything in {settings.precision_mode} the model does not run: {baseline.cause}",
             baseline.mend or "--measure=simulate needs no engines",
         )
-    known = {}
+    engines = {}
     for (signature, node), outcome in zip(worst, outcomes[1:], strict=True):
-        known[signature, node.name, node.engine] = _measured(outcome, baseline, signature)
+        engines[signature, node.name, node.engine] = _measured(outcome, baseline, signature)
     return [
         dataclasses.replace(
-            one,
-            measured=baseline[one.name],
+            harmed,
+            measured=baseline[harmed.name],
             nodes=tuple(
-                dataclasses.replace(node, measured=known.get((one.name, node.name, node.engine))) for node in one.nodes
+                dataclasses.replace(node, measured=engines.get((harmed.name, node.name, node.engine)))
+                for node in harmed.nodes
             ),
         )
-        for one in found
+        for harmed in found
     ]
 
 
@@ -126,11 +127,13 @@ def shapes_flag(calls: Mapping[str, Sequence[Call]], dynamic: bool) -> str:
     batch, whose engine serves the smaller ones."""
     items = []
     for signature, made in calls.items():
-        found: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, tuple[int, ...]]] = {}
+        largest: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, tuple[int, ...]]] = {}
         for shapes in (call.shapes for call in made):
             key = tuple(sorted((name, shape if dynamic else shape[1:]) for name, shape in shapes.items()))
-            found[key] = max(found.get(key, shapes), shapes, key=lambda one: [one[name] for name in sorted(one)])
-        items.append(shape_grammar.flag_text(signature, list(found.values())))
+            largest[key] = max(
+                largest.get(key, shapes), shapes, key=lambda shape_of: [shape_of[name] for name in sorted(shape_of)]
+            )
+        items.append(shape_grammar.flag_text(signature, list(largest.values())))
     return ";".join(items)
 
 
@@ -143,22 +146,24 @@ def calibration(tables: Iterable[EngineTable], method: str) -> Calibration:
 
 def _outcomes(requests: Sequence[MeasureRequest]) -> list[Outcome]:
     """The outcome of each request: what `measure` answers, or the TftrtError that it ended with. If a process dies, another takes over."""
-    found: list[Outcome] = []
-    while len(found) < len(requests):
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(requests):
         with measure.worker(env=pass_log.ENV) as worker:
-            while len(found) < len(requests) and worker.alive:
+            while len(outcomes) < len(requests) and worker.alive:
                 progress.say(
-                    "building engines without one node each" if found else "building engines with everything rounded",
-                    len(found),
+                    "building engines without one node each"
+                    if outcomes
+                    else "building engines with everything rounded",
+                    len(outcomes),
                     len(requests),
                 )
                 try:
-                    found.append(worker.call(requests[len(found)]).result)
+                    outcomes.append(worker.call(requests[len(outcomes)]).result)
                 except errors.TftrtError as error:
-                    found.append(error)
-                if isinstance(found[0], errors.TftrtError):
-                    return found
-    return found
+                    outcomes.append(error)
+                if isinstance(outcomes[0], errors.TftrtError):
+                    return outcomes
+    return outcomes
 
 
 def _measured(outcome: Outcome, baseline: Mapping[str, tuple[harm.Effect, ...]], signature: str) -> harm.Measured:

@@ -36,22 +36,25 @@ def job(request: MeasureRequest) -> dict[str, tuple[harm.Effect, ...]]:
 
 
 def _check_engines(done: run.Answer) -> None:
-    for one in done.calls:
-        if one.trace and one.trace.fallback:
+    for call in done.calls:
+        if call.trace and call.trace.fallback:
             raise errors.TftrtError(
-                f"{next(iter(one.trace.fallback))} ran in TensorFlow, not as an engine: "
-                + "; ".join(one.trace.reasons[:1]),
+                f"{next(iter(call.trace.fallback))} ran in TensorFlow, not as an engine: "
+                + "; ".join(call.trace.reasons[:1]),
                 "`tftrt verify` on the converted model says more",
             )
 
 
 def _compared(calls: Sequence[run.NamedCall], references: Sequence[Scored]) -> dict[str, tuple[harm.Effect, ...]]:
-    found: dict[tuple[str, str], metrics.Accumulator] = {}
+    accumulators: dict[tuple[str, str], metrics.Accumulator] = {}
     for call, before in zip(calls, references, strict=True):
         answer, reference = npz.load(call.output), npz.load(before.reference)
         for output, values in reference.items():
             if values.dtype.kind == "f":
                 key = (call.signature, output)
-                found.setdefault(key, metrics.Accumulator(*key, wanted=harm.METRICS)).add(values, answer[output])
-    grouped = itertools.groupby(found.items(), key=lambda item: item[0][0])
-    return {signature: tuple(harm.Effect.of(one.result()) for _, one in items) for signature, items in grouped}
+                accumulators.setdefault(key, metrics.Accumulator(*key, wanted=harm.METRICS)).add(values, answer[output])
+    grouped = itertools.groupby(accumulators.items(), key=lambda item: item[0][0])
+    return {
+        signature: tuple(harm.Effect.of(accumulator.result()) for _, accumulator in items)
+        for signature, items in grouped
+    }

@@ -154,7 +154,7 @@ def simulated(
     start = time.monotonic()
     place = pathlib.Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    asked = [
+    requested = [
         RoundedCall(
             signature=call.signature,
             inputs=call.inputs,
@@ -164,35 +164,40 @@ def simulated(
         )
         for number, call in enumerate(run.named(saved, names))
     ]
-    wanted = [number for number, call in enumerate(calls) if call.signature in own]
+    numbers = [number for number, call in enumerate(calls) if call.signature in own]
     built = passport.signatures(model.document(passport.MANIFEST))
     drawn = {
         name: NO_DATA
         for name in dict.fromkeys(call.signature for call in calls)
         if name not in own and built.get(name, {}).get("engines", True)
     }
-    if not wanted:
+    if not numbers:
         return Simulation(left_out=drawn, left_out_precision=lowest), native
-    there = {calls[number].signature: asked[number].signature for number in wanted}
+    there = {calls[number].signature: requested[number].signature for number in numbers}
     tables = model.document(passport.CALIBRATION)
     with passport.understood(model.path, passport.CALIBRATION):
         calibration = Calibration.from_dict(tables) if tables else None
     request = RoundRequest(
-        model=str(model.path), calls=tuple(asked[number] for number in wanted), calibration=calibration
+        model=str(model.path), calls=tuple(requested[number] for number in numbers), calibration=calibration
     )
     answer = answer_rounded.run(request).result
-    by_name = {name: answer[mine] for name, mine in there.items()}
-    done = {name: one.precision for name, one in by_name.items() if one.precision and not one.problem and one.nodes}
+    by_name = {name: answer[rounded] for name, rounded in there.items()}
+    done = {
+        name: signature.precision
+        for name, signature in by_name.items()
+        if signature.precision and not signature.problem and signature.nodes
+    }
     rows = {name: sum(call.rows for call in calls if call.signature == name) for name in done}
-    found = Simulation(
+    simulation = Simulation(
         simulated=done,
         rows_of=rows,
         nodes={name: by_name[name].nodes for name in done},
-        left_out={**{name: one.problem for name, one in by_name.items() if one.problem}, **drawn},
+        left_out={**{name: signature.problem for name, signature in by_name.items() if signature.problem}, **drawn},
         left_out_precision=lowest,
         seconds=time.monotonic() - start,
     )
     answers = tuple(
-        asked[number].output if call.signature in done else native.answers[number] for number, call in enumerate(calls)
+        requested[number].output if call.signature in done else native.answers[number]
+        for number, call in enumerate(calls)
     )
-    return found, dataclasses.replace(native, answers=answers)
+    return simulation, dataclasses.replace(native, answers=answers)

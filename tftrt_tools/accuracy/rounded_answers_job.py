@@ -48,23 +48,23 @@ def job(request: RoundRequest) -> dict[str, RoundedSignature]:
     calls: dict[str, list[RoundedCall]] = {}
     for call in request.calls:
         calls.setdefault(call.signature, []).append(call)
-    found: dict[str, RoundedSignature] = {}
+    rounded_of: dict[str, RoundedSignature] = {}
     with scratch.folder("rounded") as folder:
         progress.say("loading the converted model")
         detach.write(protos.read(request.model), request.model, folder + "/model")
         model = loading.load(folder + "/model", ())
         for number, (name, listed) in enumerate(calls.items()):
-            found[name] = _answered(
+            rounded_of[name] = _answered(
                 name, model.root.signatures[name], f"simulated_{number}", request.calibration, listed
             )
-    return found
+    return rounded_of
 
 
 def _answered(
     name: str,
     function: tf.types.experimental.ConcreteFunction,
     prefix: str,
-    made: Calibration | None,
+    calibration: Calibration | None,
     calls: Sequence[RoundedCall],
 ) -> RoundedSignature:
     """What `job` returns of one signature; its answers are written."""
@@ -74,13 +74,18 @@ def _answered(
         frozen = graph_pass.freeze(name, function)
         graph_def = inline.inline_calls(frozen.graph_def)
         graph.rename(
-            graph_def, {}, {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
+            graph_def,
+            {},
+            {
+                library_function.signature.name: f"{prefix}_{library_function.signature.name}"
+                for library_function in graph_def.library.function
+            },
         )
-        engines = {one.name: one for one in graph.engine_ops(graph_def)}
-        precision = lowest_precision(one.precision for one in engines.values()) or _FP32
+        engines = {engine_op.name: engine_op for engine_op in graph.engine_ops(graph_def)}
+        precision = lowest_precision(engine.precision for engine in engines.values()) or _FP32
         if precision == _FP32:
             return RoundedSignature(precision=_FP32, nodes=0, problem="")
-        put_in = _put_in(name, graph_def, engines, made)
+        put_in = _put_in(name, graph_def, engines, calibration)
         nodes = put_in.nodes
         _write(name, frozen, put_in, calls)
     except _NotSimulatedError as why:
@@ -107,15 +112,15 @@ class _PutIn:
 
 
 def _put_in(
-    name: str, graph_def: graph_pb2.GraphDef, engines: Mapping[str, EngineOp], made: Calibration | None
+    name: str, graph_def: graph_pb2.GraphDef, engines: Mapping[str, EngineOp], calibration: Calibration | None
 ) -> _PutIn:
     """Raises: _NotSimulatedError, TftrtError."""
     inlined, inner = inline.inline_segments(graph_def)
-    rounding_engines = {engine: one for engine, one in engines.items() if one.precision != _FP32}
-    for engine, one in rounding_engines.items():
-        _check(engine, one, engine in inner)
-    of_int8 = [engine for engine, one in rounding_engines.items() if one.precision == "INT8"]
-    tables = _tables(graph_def, of_int8, engines, made)
+    rounding_engines = {engine: engine_op for engine, engine_op in engines.items() if engine_op.precision != _FP32}
+    for engine, op in rounding_engines.items():
+        _check(engine, op, engine in inner)
+    of_int8 = [engine for engine, engine_op in rounding_engines.items() if engine_op.precision == "INT8"]
+    tables = _tables(graph_def, of_int8, engines, calibration)
     named: dict[str, Any] = {}
     for engine in of_int8:
         named |= toolkit.names(graph_def, [engine], not engines[engine].implicit_batch)
@@ -131,20 +136,20 @@ def _put_in(
         raise _NotSimulatedError("its engines hold no node that rounds")
     fed: dict[str, npt.NDArray[Any]] = {}
     gates = []
-    for wanted, add in ((sites, rounding.add_int8), (half, rounding.add_fp16)):
-        if wanted:
-            done: Rounded = add(inlined, wanted)
-            inlined, fed[done.gates] = done.graph_def, np.ones(len(wanted), bool)
+    for chosen, add in ((sites, rounding.add_int8), (half, rounding.add_fp16)):
+        if chosen:
+            done: Rounded = add(inlined, chosen)
+            inlined, fed[done.gates] = done.graph_def, np.ones(len(chosen), bool)
             gates.append(done.gates)
             if done.scales:
                 fed[done.scales] = np.array([ranges[tensor] for tensor in done.tensors], np.float32)
     return _PutIn(inlined, fed, frozenset(gates), len(sites) + len(half))
 
 
-def _check(engine: str, one: EngineOp, inlined: bool) -> None:
-    if one.precision == "INT8" and one.explicit_precision:
+def _check(engine: str, engine_op: EngineOp, inlined: bool) -> None:
+    if engine_op.precision == "INT8" and engine_op.explicit_precision:
         raise _NotSimulatedError(f"{engine} is quantization-aware: its own nodes say what is rounded")
-    if one.precision == "INT8" and not one.calibrated:
+    if engine_op.precision == "INT8" and not engine_op.calibrated:
         raise _NotSimulatedError(
             f"{engine} carries no calibration table: its ranges are not known before a GPU calibrates it"
         )
@@ -153,31 +158,34 @@ def _check(engine: str, one: EngineOp, inlined: bool) -> None:
 
 
 def _tables(
-    graph_def: graph_pb2.GraphDef, wanted: Sequence[str], engines: Mapping[str, EngineOp], made: Calibration | None
+    graph_def: graph_pb2.GraphDef,
+    names: Sequence[str],
+    engines: Mapping[str, EngineOp],
+    calibration: Calibration | None,
 ) -> dict[str, table.Table]:
     """{engine: the table on its op, with the names of the declared shapes}."""
     texts = {
         graph.engine_name(node.name): node.attr["calibration_data"].s.decode() for node in graph.engine_nodes(graph_def)
     }
-    native, found = graph.native_segments(graph_def), {}
-    for engine in wanted:
+    native, tables = graph.native_segments(graph_def), {}
+    for engine in names:
         read, zeros = table.read(texts[engine], f"the table of {engine}")
-        known = next((one for one in made.engines if one.engine == engine), None) if made else None
-        one = file.EngineTable(
+        measured = next((one for one in calibration.engines if one.engine == engine), None) if calibration else None
+        engine_table = file.EngineTable(
             segment="",
             signature="",
             engine=engine,
             table=read,
             left_out=tuple(
                 (name, reason)
-                for name, reason in (known.left_out if known else file.without_range(zeros))
+                for name, reason in (measured.left_out if measured else file.without_range(zeros))
                 if name not in read.scales
             ),
         )
-        method = int8.method_of(made) if made else "entropy"
+        method = int8.method_of(calibration) if calibration else "entropy"
         build = native[engine].function, not engines[engine].implicit_batch, native[engine].shapes
-        found[engine] = fitting.fitted(one, *build, method).table
-    return found
+        tables[engine] = fitting.fitted(engine_table, *build, method).table
+    return tables
 
 
 def _write(name: str, frozen: Frozen, put_in: _PutIn, calls: Sequence[RoundedCall]) -> None:
@@ -201,11 +209,11 @@ def _write(name: str, frozen: Frozen, put_in: _PutIn, calls: Sequence[RoundedCal
 def _check_fidelity(name: str, call: RoundedCall, plain: Mapping[str, npt.NDArray[Any]]) -> None:
     names = call.renamed.outputs
     for output, native in npz.load(call.native).items():
-        mine = next((value for key, value in plain.items() if names.get(key, key) == output), None)
-        if native.dtype.kind != "f" or mine is None or not np.isfinite(native).all():
+        own = next((value for key, value in plain.items() if names.get(key, key) == output), None)
+        if native.dtype.kind != "f" or own is None or not np.isfinite(native).all():
             continue
         compared = metrics.Accumulator(name, output, wanted=("snr_db",))
-        compared.add(native, mine)
+        compared.add(native, own)
         if compared.result().snr_db < studying_job.LEAST_FIDELITY_DB:
             raise _NotSimulatedError(
                 f"it answers otherwise each time ({output}): it draws random numbers, or keeps state"
@@ -225,7 +233,7 @@ def _function(frozen: Frozen, put_in: _PutIn) -> Callable[..., list[tf.Tensor]]:
         )
         return outputs
 
-    found: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(
+    function: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(
         run, [tf.TensorSpec((), tf.bool), *frozen.input_specs()]
     )
-    return found
+    return function

@@ -50,7 +50,7 @@ def score(
     Returns: Score. Raises: UsageError.
     """
     compared = _compared(calls, reference, answers, kinds or {})
-    nonfinite = sum(one.nonfinite - one.nonfinite_same for one in compared.values())
+    nonfinite = sum(comparison.nonfinite - comparison.nonfinite_same for comparison in compared.values())
     if output and output not in compared:
         raise errors.UsageError(
             f"--accuracy_output={output} is no output of the data's signatures", "here: " + ", ".join(compared)
@@ -58,13 +58,13 @@ def score(
     if goal.is_function:
         return Score(own(goal.metric, calls, reference, answers, labels, output), nonfinite)
     if labels is not None and metrics.METRICS[goal.metric].labels:
-        found = _against(goal.metric, calls, compared, reference, answers, labels, output, kinds or {})
-        if found is not None:
-            return Score(found, nonfinite)
+        scored = _against(goal.metric, calls, compared, reference, answers, labels, output, kinds or {})
+        if scored is not None:
+            return Score(scored, nonfinite)
     chosen = [compared[output]] if output else _applicable(goal.metric, compared)
-    values = [value for value in (one.value(goal.metric) for one in chosen) if value is not None]
+    values = [value for value in (comparison.value(goal.metric) for comparison in chosen) if value is not None]
     if not values or len(values) < len(chosen):
-        mend = "outputs here: " + ", ".join(f"{name} ({one.dtype})" for name, one in compared.items())
+        mend = "outputs here: " + ", ".join(f"{name} ({comparison.dtype})" for name, comparison in compared.items())
         if not metrics.METRICS[goal.metric].kinds:
             mend = "it needs --labels that it applies to"
         raise errors.UsageError(f"--accuracy: {goal.metric} does not apply to {output or 'any output'}", mend)
@@ -84,7 +84,7 @@ def _compared(
         comparing.add(signature, before, after)
     if comparing.problems:
         raise errors.TftrtError(next(iter(comparing.problems)), "the converted model answers in another form")
-    return {one.name: one for one in comparing.results()}
+    return {result.name: result for result in comparing.results()}
 
 
 def _applicable(metric: str, compared: Mapping[str, metrics.Comparison]) -> list[metrics.Comparison]:
@@ -106,25 +106,27 @@ def _against(
 ) -> float | None:
     """The metric against labels; None where labels of their kind do not have it."""
     first = dict(reversed(list(zip(calls, reference, strict=True))))
-    classes = [name for name, one in compared.items() if one.classes]
+    classes = [name for name, comparison in compared.items() if comparison.classes]
     target = truth.find(labels, first, kinds, classes, output, "--accuracy_output")
     if target.kind not in metrics.METRICS[metric].labels:
         return None
-    found = truth.score(
-        labels, target, [answer for one, answer in zip(calls, answers, strict=True) if one == target.signature]
+    result = truth.score(
+        labels,
+        target,
+        [answer for signature, answer in zip(calls, answers, strict=True) if signature == target.signature],
     )
-    if metric not in found.values:
+    if metric not in result.values:
         raise errors.UsageError(
             f"--accuracy: {metric} does not apply to {target.name} and these labels",
-            f"they have {', '.join(found.values)}",
+            f"they have {', '.join(result.values)}",
         )
-    return found.values[metric]
+    return result.values[metric]
 
 
 def _joined(answers: Sequence[Answer]) -> dict[str, npt.NDArray[Any]]:
     """{output: the rows of all calls}; outputs without rows are those of the first call."""
     return {
-        name: np.concatenate([one[name] for one in answers]) if answers[0][name].ndim else answers[0][name]
+        name: np.concatenate([answer[name] for answer in answers]) if answers[0][name].ndim else answers[0][name]
         for name in answers[0]
     }
 
@@ -155,7 +157,7 @@ def own(
             else "choose it with --signature_keys",
         )
     picked = [
-        [answer for one, answer in zip(calls, listed, strict=True) if one == signature]
+        [answer for key, answer in zip(calls, listed, strict=True) if key == signature]
         for listed in (answers, reference)
     ]
     outputs, originals = map(_joined, picked)

@@ -82,8 +82,8 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
             tensor_kinds.check(name, seen.inputs[name], seen.outputs[name])
         calls = calls_of(inputs.Takes.walking(walked, seen.inputs), options, folder)
         saved = {
-            name: tuple(path for _, path in run.save_calls(made, f"{folder}/in/{number}"))
-            for number, (name, made) in enumerate(calls.items())
+            name: tuple(path for _, path in run.save_calls(made_calls, f"{folder}/in/{number}"))
+            for number, (name, made_calls) in enumerate(calls.items())
         }
         settings = dataclasses.replace(settings, signature_keys=tuple(calls), use_dynamic_shape=settings.dynamic)
         request = SimulateRequest(
@@ -94,11 +94,13 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
             nodes=options.nodes,
         )
         answer = pass_apart.run(simulating.simulate, request, env=pass_log.ENV, log_file=options.log_file).result
-        found = [dataclasses.replace(one, twins=walked.twins[one.name]) for one in answer.signatures]
+        harms = [dataclasses.replace(signature, twins=walked.twins[signature.name]) for signature in answer.signatures]
         problem = _why_not_measured(answer.gpu, options)
         if not problem:
-            made = measurement.calibration(answer.tables, answer.method) if answer.tables else None
-            found = measurement.measured(model, settings, made, calls, saved, found, options.measure_nodes, folder)
+            calibration = measurement.calibration(answer.tables, answer.method) if answer.tables else None
+            harms = measurement.measured(
+                model, settings, calibration, calls, saved, harms, options.measure_nodes, folder
+            )
     path = pathlib.Path(source).absolute()
     return harm.Sensitivity(
         model=str(path),
@@ -107,7 +109,7 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
         settings=settings.to_dict(),
         data=options.data,
         ranges=ranges(settings.precision_mode, settings.calibration_table, options, answer.method),
-        signatures=tuple(found),
+        signatures=tuple(harms),
         gpu=answer.gpu,
         seconds=time.monotonic() - start,
         measured_problem=problem,
@@ -140,11 +142,11 @@ def check_asked(precision: str, options: Options) -> None:
 
 def calls_of(takes: inputs.Takes, options: Options, folder: str) -> dict[str, list[Call]]:
     """{signature: [run.Call]} of the signatures that the data fills. Args: folder: for the read rows. Raises: UsageError."""
-    asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
-    maker = inputs.CallMaker(takes, asked)
+    request = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
+    maker = inputs.CallMaker(takes, request)
     # There is data: check_asked made sure of it.
-    found, _ = maker.cut(cast("Given", maker.given(folder)), inputs.up_to(options.batch_size))
-    return {name: calls for name, calls in found.items() if calls}
+    cut_calls, _ = maker.cut(cast("Given", maker.given(folder)), inputs.up_to(options.batch_size))
+    return {name: calls for name, calls in cut_calls.items() if calls}
 
 
 def _why_not_measured(gpu: Mapping[str, Any] | None, options: Options) -> str:

@@ -51,7 +51,7 @@ def job(request: SimulateRequest) -> Simulated:
     tf.config.experimental.enable_tensor_float_32_execution(False)
     progress.say("loading the model")
     model = loading.load(pathlib.Path(request.model), settings.tags)
-    found: list[SignatureHarm] = []
+    harms: list[SignatureHarm] = []
     tables: list[EngineTable] = []
     gathered = patterns.Patterns()
     with scratch.folder("engines") as folder:
@@ -61,15 +61,17 @@ def job(request: SimulateRequest) -> Simulated:
         passed = (
             _passed(name, model, settings, source, paths, folder, gathered) for name, paths in request.calls.items()
         )
-        for one, measured, decision in int8.each_decided(passed, settings, source):
+        for signature, measured, decision in int8.each_decided(passed, settings, source):
             simulated = (
-                _fp16(one) if settings.precision_mode == "FP16" else _int8(one, measured, decision, settings, source)
+                _fp16(signature)
+                if settings.precision_mode == "FP16"
+                else _int8(signature, measured, decision, settings, source)
             )
-            alone = _chosen(one.name, simulated.sites, request.nodes, settings, gathered)
-            found.append(studying_job.studied(simulated, alone, settings.precision_mode))
+            alone = _chosen(signature.name, simulated.sites, request.nodes, settings, gathered)
+            harms.append(studying_job.studied(simulated, alone, settings.precision_mode))
             tables += simulated.tables
     gathered.check()
-    return Simulated(signatures=tuple(found), tables=tuple(tables), method=decision.said, gpu=gpu_module.seen())
+    return Simulated(signatures=tuple(harms), tables=tuple(tables), method=decision.said, gpu=gpu_module.seen())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,18 +128,20 @@ def _fp16(one: _Passed) -> _Simulation:
     return _Simulation(one, sites, rounding.add_fp16(one.inlined, sites), {"": {}}, "", int8=False)
 
 
-def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settings, source: Source) -> _Simulation:
+def _int8(
+    signature: _Passed, measured: Measured, decision: Decision, settings: Settings, source: Source
+) -> _Simulation:
     """The _Simulation with the chosen method, and also with the others if the toolkit chooses."""
     tables = measured.tables(decision.method)
-    named = toolkit.names(one.graph_def, one.inner, settings.dynamic)
+    named = toolkit.names(signature.graph_def, signature.inner, settings.dynamic)
 
     def of(made: Iterable[EngineTable]) -> tuple[tuple[Site, ...], tuple[str, ...], dict[str, float]]:
         tables = {each.engine: each.table for each in made}
         return rounded.with_scales(
-            one.inlined,
-            one.inner,
-            toolkit.by_tensor(one.inner, named, tables),
-            toolkit.left_out(one.inner, named, tables),
+            signature.inlined,
+            signature.inner,
+            toolkit.by_tensor(signature.inner, named, tables),
+            toolkit.left_out(signature.inner, named, tables),
         )
 
     sites, unrounded, ranges = of(tables)
@@ -145,7 +149,9 @@ def _int8(one: _Passed, measured: Measured, decision: Decision, settings: Settin
     if settings.calibrator == "toolkit" and not source.given:
         for method in (other for other in settings.candidates if other.text != decision.said):
             scales[method.text] = {**ranges, **of(measured.tables(method, settled=False))[2]}
-    return _Simulation(one, sites, rounding.add_int8(one.inlined, sites), scales, decision.said, tables, unrounded)
+    return _Simulation(
+        signature, sites, rounding.add_int8(signature.inlined, sites), scales, decision.said, tables, unrounded
+    )
 
 
 def _chosen(name: str, sites: Sequence[Site], nodes: str | None, settings: Settings, gathered: Patterns) -> list[int]:
@@ -173,7 +179,7 @@ class _Simulation:
 
     def __init__(
         self,
-        one: _Passed,
+        signature: _Passed,
         sites: tuple[Site, ...],
         put_in: Rounded,
         scales: Mapping[str, Mapping[str, float]],
@@ -183,14 +189,20 @@ class _Simulation:
         int8: bool = True,
     ) -> None:
         """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
-        self.name, self.sites, self.method, self.tables, self.unrounded = one.name, sites, method, tables, unrounded
-        self._paths, self._int8 = one.paths, int8
+        self.name, self.sites, self.method, self.tables, self.unrounded = (
+            signature.name,
+            sites,
+            method,
+            tables,
+            unrounded,
+        )
+        self._paths, self._int8 = signature.paths, int8
         self._watch, self._watched = constancy.Watch(), False
-        self._simulated = rounded.Simulated(one.name, one.frozen, put_in)
-        self._scales = {name: self._simulated.vector(found) for name, found in scales.items()}
+        self._simulated = rounded.Simulated(signature.name, signature.frozen, put_in)
+        self._scales = {name: self._simulated.vector(scale_of) for name, scale_of in scales.items()}
         if not self._simulated.floats:
             raise errors.TftrtError(
-                f"signature {one.name!r} has no float output, and noise is measured on floats",
+                f"signature {signature.name!r} has no float output, and noise is measured on floats",
                 "study a signature that gives scores or features, not only classes or strings",
             )
 
@@ -251,8 +263,12 @@ class _Simulation:
                 done += 1
             rows += max((value.shape[0] for value in feed.values() if value.shape.rank), default=1)
         self._watched = True
-        fidelity = min(one.result().snr_db for one in own.values())
-        return {key: tuple(one.result() for one in all_of.values()) for key, all_of in compared.items()}, fidelity, rows
+        fidelity = min(accumulator.result().snr_db for accumulator in own.values())
+        return (
+            {key: tuple(accumulator.result() for accumulator in all_of.values()) for key, all_of in compared.items()},
+            fidelity,
+            rows,
+        )
 
     def _accumulators(self) -> dict[str, Accumulator]:
         return {

@@ -87,13 +87,13 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
     others: dict[Hashable, str] = {
         ("method", method): method for method in simulated.methods if method != simulated.method
     }
-    wanted: dict[Hashable, G] = {
+    groups: dict[Hashable, G] = {
         "all": all_of,
         **dict.fromkeys(others, all_of),
         **{number: simulated.alone(number) for number in alone},
     }
-    found, fidelity, rows = simulated.sweep(
-        wanted, f"rounding nodes of {simulated.name} to {precision}, one at a time", others
+    swept, fidelity, rows = simulated.sweep(
+        groups, f"rounding nodes of {simulated.name} to {precision}, one at a time", others
     )
     if fidelity < LEAST_FIDELITY_DB:
         raise errors.TftrtError(
@@ -101,7 +101,7 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
             f"(SNR {fidelity:.1f} dB)",
             "a model that draws random numbers or keeps state cannot be studied so",
         )
-    effects = {key: harm.effects(compared, precision) for key, compared in found.items()}
+    effects = {key: harm.effects(compared, precision) for key, compared in swept.items()}
     nodes = harm.ranked(
         [
             harm.Node(
@@ -130,7 +130,7 @@ def studied(simulated: Simulation[G], alone: Sequence[int], precision: Precision
         fidelity_db=fidelity,
         method=simulated.method,
         methods=methods,
-        not_finite=harm.not_finite(found["all"]),
+        not_finite=harm.not_finite(swept["all"]),
         nothing_shown=simulated.nothing_shown,
     )
 
@@ -142,17 +142,17 @@ def _kept(
     kept, and of the fewest that keep them. Args: order: indices of the sites, the worst first."""
     # A model with more than half of its nodes in a higher precision is no longer of this precision.
     most = min(len(simulated.sites) // 2, len(order))
-    known: dict[int, Kept] = {}
+    kept_of: dict[int, Kept] = {}
 
     def tried(numbers: Iterable[int]) -> bool:
         gates = {kept: simulated.without(order[:kept]) for kept in numbers}
-        found = (
+        result = (
             simulated.sweep(gates, f"keeping the worst nodes of {simulated.name} in a higher precision")[0]
             if gates
             else {}
         )
-        known.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in found.items()})
-        return any(known[kept].holds for kept in gates)
+        kept_of.update({kept: harm.Kept(kept, harm.effects(compared, precision)) for kept, compared in result.items()})
+        return any(kept_of[kept].holds for kept in gates)
 
     count = min(harm.tried(nodes), most)
     holds = tried(range(1, count + 1)) or harm.holds(total)
@@ -163,4 +163,4 @@ def _kept(
     while holds and count - misses > 1:
         middle = (count + misses) // 2
         misses, count = (misses, middle) if tried([middle]) else (middle, count)
-    return tuple(known[kept] for kept in sorted(known))
+    return tuple(kept_of[kept] for kept in sorted(kept_of))

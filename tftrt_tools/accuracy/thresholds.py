@@ -89,13 +89,13 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
         functions = [_FUNCTION.match(item) for item in items]
         # A name that is a metric's is that metric, of an output named without its signature.
         own = [
-            one
-            for one in functions
-            if one and one[1].partition(":")[0] != LABELS and not _is_metric(one[1].partition(":")[2])
+            function
+            for function in functions
+            if function and function[1].partition(":")[0] != LABELS and not _is_metric(function[1].partition(":")[2])
         ]
         for one in own:
             groups.setdefault(FUNCTIONS, {})[one[1] + one[2]] = _number(one[3])
-        rest = ",".join(item for item, one in zip(items, functions, strict=True) if one not in own)
+        rest = ",".join(item for item, function in zip(items, functions, strict=True) if function not in own)
         if not rest:
             continue
         name, colon, bounds = rest.rpartition(":")
@@ -154,9 +154,11 @@ def functions(given: Bounds) -> list[goal.Goal]:
 
 
 def _check_of_labels(name: str, metric: str) -> None:
-    known = [one.name for one in metrics.METRICS.values() if one.labels]
-    if name == LABELS and metric not in known:
-        raise errors.UsageError(f"--thresholds: {metric} is no metric of labels", f"those are {', '.join(known)}")
+    metric_names = [definition.name for definition in metrics.METRICS.values() if definition.labels]
+    if name == LABELS and metric not in metric_names:
+        raise errors.UsageError(
+            f"--thresholds: {metric} is no metric of labels", f"those are {', '.join(metric_names)}"
+        )
     if name != LABELS and not metrics.METRICS[metric].kinds:
         raise errors.UsageError(
             f"--thresholds: {metric} needs the truth", f"give --labels, and write --thresholds='{LABELS}:{metric}>=…'"
@@ -200,15 +202,15 @@ def unused(given: Bounds, comparisons: Iterable[Comparison]) -> list[str]:
 
 def of_labels(values: Mapping[str, float], given: Bounds) -> list[Miss]:
     """Misses of a model's {metric: value} against labels. Args: given: what `parse` returned. Raises: UsageError."""
-    found = []
+    parsed = []
     for metric, bound in given.get(LABELS, {}).items():
         if metric not in values:
             raise errors.UsageError(
                 f"--thresholds: {metric} does not apply to these labels", f"they have {', '.join(values)}"
             )
         if not _kept(metric, values[metric], bound):
-            found.append(Miss(LABELS, metric, values[metric], bound))
-    return found
+            parsed.append(Miss(LABELS, metric, values[metric], bound))
+    return parsed
 
 
 def _kept(metric: str, value: float, bound: float) -> bool:
@@ -231,12 +233,14 @@ def _kind_text(comparison: Comparison) -> str:
 def misses(comparison: Comparison, wanted: Mapping[str, float], allow_matching_nonfinite: bool = False) -> list[Miss]:
     """The Misses of one Comparison against `wanted` ({metric: bound}). NaN and Inf always miss, unless the original has the same and
     that is allowed."""
-    found = []
+    missed = []
     bad = comparison.nonfinite - (comparison.nonfinite_same if allow_matching_nonfinite else 0)
     if bad:
         own = comparison.nonfinite_reference
         also = f" (the original has {own} itself: check the inputs and the weights)" if own else ""
-        found.append(Miss(comparison.name, "nonfinite", f"{bad} NaN or Inf of {comparison.elements} elements{also}", 0))
+        missed.append(
+            Miss(comparison.name, "nonfinite", f"{bad} NaN or Inf of {comparison.elements} elements{also}", 0)
+        )
     for metric, bound in wanted.items():
         value = comparison.value(metric)
         if value is None:
@@ -245,5 +249,5 @@ def misses(comparison: Comparison, wanted: Mapping[str, float], allow_matching_n
                 f"it has {', '.join(comparison.values) or 'none'}; --output_kind says what an output is",
             )
         if not _kept(metric, value, bound):
-            found.append(Miss(comparison.name, metric, value, bound))
-    return found
+            missed.append(Miss(comparison.name, metric, value, bound))
+    return missed

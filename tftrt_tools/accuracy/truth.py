@@ -61,17 +61,19 @@ def find(
     Raises: UsageError.
     """
     able = _able(labels, first, said)
-    names = {one.name: one for one in able}
+    names = {target.name: target for target in able}
     if wanted and wanted not in names and able and labels.boxes:
         # The name of a member stands for its detector.
-        names |= {f"{one.signature}/{member}": one for one in able if one.group for member in one.group.members}
+        names |= {
+            f"{target.signature}/{member}": target for target in able if target.group for member in target.group.members
+        }
     if wanted:
         if wanted not in names:
             raise errors.UsageError(
                 f"--labels: {_text(labels)} fits no output {wanted!r} with --data", _outputs(first, flag)
             )
         return names[wanted]
-    preferred = [one for one in able if one.name in set(classes)] or able
+    preferred = [target for target in able if target.name in set(classes)] or able
     if len(preferred) == 1:
         return preferred[0]
     if not able and labels.boxes:
@@ -85,7 +87,7 @@ def find(
         "--labels: which output holds the classes is not clear"
         if preferred[0].kind == label_kinds.CLASSES
         else "--labels: which output they are about is not clear",
-        "name it: " + " or ".join(shlex.quote(f"{flag}={one.name}") for one in preferred),
+        "name it: " + " or ".join(shlex.quote(f"{flag}={target.name}") for target in preferred),
     )
 
 
@@ -96,13 +98,13 @@ def _able(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], s
             for signature, answer in first.items()
         }
         return [Target(signature, group.name, label_kinds.BOXES, group) for signature, group in groups.items() if group]
-    found = []
+    targets = []
     for signature, answer in first.items():
         for output, array in answer.items():
             kind = labels.kind(array) if array.ndim else ""
             if kind:
-                found.append(Target(signature, output, kind))
-    return found
+                targets.append(Target(signature, output, kind))
+    return targets
 
 
 def _text(labels: Labels) -> str:
@@ -137,18 +139,20 @@ def score(labels: Labels, target: Target, answers: Iterable[Mapping[str, npt.NDA
         if not start:
             labels = _numbered(labels, target, answer)
         rows = len(answer[target.group.boxes if target.group else target.output])
-        mine = labels.of(start, rows)
-        if not labels.flat and len(mine.array) < rows:
+        own = labels.of(start, rows)
+        if not labels.flat and len(own.array) < rows:
             raise errors.UsageError(
                 f"--labels holds {len(labels.array)} values for {start + rows} rows and more", "give one for each row"
             )
-        wanted, given = _pair(mine, target, answer, rows)
-        _check_classes(mine, target, answer)
+        expected, given = _pair(own, target, answer, rows)
+        _check_classes(own, target, answer)
         for measure in measures.values():
-            measure.add(wanted, given)
+            measure.add(expected, given)
         start += rows
-    known = {one.name for listed in registry.of_labels(target.kind).values() for one in listed}
-    values = {name: value for measure in measures.values() for name, value in measure.values().items() if name in known}
+    metric_names = {metric.name for listed in registry.of_labels(target.kind).values() for metric in listed}
+    values = {
+        name: value for measure in measures.values() for name, value in measure.values().items() if name in metric_names
+    }
     if registry.first_of(target.kind) not in values:
         raise errors.UsageError(
             f"--labels: {_text(labels)} and {target.name} give no {registry.first_of(target.kind)}",
@@ -188,12 +192,12 @@ def _pair(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]
     if target.group:
         return detections.of_labels(labels, rows), target.group.images(answer)
     array, given = labels.array, answer[target.output]
-    wanted = (
+    metric_functions = (
         given.shape[:-1]
         if target.kind in (label_kinds.CLASSES, label_kinds.MASKS) and array.size != given.size
         else given.shape
     )
-    if array.size != math.prod(wanted):
+    if array.size != math.prod(metric_functions):
         raise errors.UsageError(
             f"--labels: {array.dtype}{list(array.shape)} does not go with {target.name} {list(given.shape)}",
             "give labels of the shape that the model answers with",
@@ -224,13 +228,13 @@ def to_dict(target: Target, original: Scored, converted: Scored) -> dict[str, ob
     }
     classes = [
         {
-            "class": one,
-            "rows": original.per_class[one][0],
-            "original": original.per_class[one][1],
-            "converted": converted.per_class[one][1],
+            "class": number,
+            "rows": original.per_class[number][0],
+            "original": original.per_class[number][1],
+            "converted": converted.per_class[number][1],
         }
-        for one in sorted(original.per_class)
-        if one in converted.per_class
+        for number in sorted(original.per_class)
+        if number in converted.per_class
     ]
     return {
         "output": target.name,

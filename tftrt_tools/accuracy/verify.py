@@ -261,11 +261,12 @@ def check_labels(original: str | os.PathLike[str] | Source, options: Options, si
         rules = dataclasses.replace(rules, kinds=walked.renamed(rules.kinds))
         maker = inputs.CallMaker(inputs.Takes.walking(walked, model.inputs).with_frozen(options.freeze), options.asked)
         given = maker.given(folder)
-        found, dropped = maker.cut(given, sizes or _batch_sizes({}, options)) if given else ({}, 0)
+        cut_calls, dropped = maker.cut(given, sizes or _batch_sizes({}, options)) if given else ({}, 0)
         labels = _labels(
-            inputs.Calls(calls=found, origins=dict.fromkeys(found, "data"), given=given, dropped=dropped), options
+            inputs.Calls(calls=cut_calls, origins=dict.fromkeys(cut_calls, "data"), given=given, dropped=dropped),
+            options,
         )
-        calls = [listed[0] for listed in found.values() if listed]
+        calls = [listed[0] for listed in cut_calls.values() if listed]
         if labels is None or not calls:
             return
         answers = run.run(model, run.save_calls(calls, folder + "/in"), folder + "/answers", "the original", exact=True)
@@ -290,20 +291,20 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         used = held_out.check(
             second.document(passport.CALIBRATION),
             exchange.rows(),
-            {one.call.signature: one.source for one in exchange.sent},
+            {item.call.signature: item.source for item in exchange.sent},
             options.allow_calibration_data,
         )
         labels = wrapped_labels.read(exchange, options) if options.labels else {}
-        mine = run.save_calls(exchange.originals, folder + "/in")
-        theirs = run.save_calls([one.call for one in exchange.sent], folder + "/theirs")
+        saved = run.save_calls(exchange.originals, folder + "/in")
+        theirs = run.save_calls([item.call for item in exchange.sent], folder + "/theirs")
         origins: dict[str, inputs.Origin] = {
-            exchange.originals[one.original].signature: "data" if one.source == "data" else "signature"
-            for one in exchange.sent
+            exchange.originals[item.original].signature: "data" if item.source == "data" else "signature"
+            for item in exchange.sent
         }
         with inputs.explained(origins):
-            reference, answers = _run_both(first, second, mine, folder, options, {}, theirs)
-        sent = [one.call for one in exchange.sent]
-        own = {one.call.signature for one in exchange.sent if one.source == "data"}
+            reference, answers = _run_both(first, second, saved, folder, options, {}, theirs)
+        sent = [item.call for item in exchange.sent]
+        own = {item.call.signature for item in exchange.sent if item.source == "data"}
         simulation, rounded = rounded_answers.simulated(second, sent, answers, own, {}, theirs, folder + "/rounded")
         progress.say("comparing")
         ran = _arithmetic(answers, first, second)
@@ -328,9 +329,9 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         gpu=answers.gpu,
         simulation=simulation,
         **_of_graph(plain),
-        comparisons=tuple(one for each in judged for one in each.comparisons),
+        comparisons=tuple(comparison for each in judged for comparison in each.comparisons),
         bounds={name: bound for each in judged for name, bound in each.bounds.items()},
-        misses=(*(one for each in judged for one in each.misses), *short),
+        misses=(*(miss for each in judged for miss in each.misses), *short),
         engine_problems=tuple(_engine_problems(sent, answers, second, options, unbuilt)),
         structure_problems=(*wrong, *(line for each in judged for line in each.problems)),
         engine_runs=_totals(answers, "engine"),
@@ -340,7 +341,7 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
         sources=dict(exchange.sources),
         samples=rows,
         drew=exchange.drew,
-        items=tuple(dict.fromkeys(one.label for one in exchange.sent if one.call.whole)),
+        items=tuple(dict.fromkeys(item.label for item in exchange.sent if item.call.whole)),
         dropped=0,
         seed=options.asked.seed,
         calibration=used,
@@ -367,11 +368,11 @@ def _judged_around(
     """(Judgements, what the added signatures answer otherwise, a line each). Args: arithmetic: {signature: its own}; ran: of the others."""
     groups: dict[tuple[str, str], list[Pair]] = {}
     wrong: dict[str, None] = {}
-    for place, one in enumerate(exchange.sent):
-        before, after, problems = wrapped.compared(one, reference.answer(one.original), answers.answer(place))
+    for place, sent in enumerate(exchange.sent):
+        before, after, problems = wrapped.compared(sent, reference.answer(sent.original), answers.answer(place))
         wrong.update(dict.fromkeys(problems))
-        key = one.label, one.arithmetic(arithmetic.get(one.call.signature, ran))
-        groups.setdefault(key, []).append((dataclasses.replace(one.call, signature=one.label), before, after))
+        key = sent.label, sent.arithmetic(arithmetic.get(sent.call.signature, ran))
+        groups.setdefault(key, []).append((dataclasses.replace(sent.call, signature=sent.label), before, after))
     own = [label for label, source in exchange.sources.items() if source == "data"]
     return [judgement.judge(pairs, key, own, rules) for (_, key), pairs in groups.items()], wrong
 
@@ -381,10 +382,13 @@ def _of_graph(judged: Sequence[judgement.Judgement]) -> dict[str, Any]:
     simulation."""
     lines = dict.fromkeys(
         f"the graph, without the engines' rounding: {line}"
-        for one in judged
-        for line in (*one.problems, *(miss.text() for miss in one.misses))
+        for signature in judged
+        for line in (*signature.problems, *(miss.text() for miss in signature.misses))
     )
-    return {"graph": tuple(one for each in judged for one in each.comparisons), "graph_problems": tuple(lines)}
+    return {
+        "graph": tuple(comparison for each in judged for comparison in each.comparisons),
+        "graph_problems": tuple(lines),
+    }
 
 
 def _check_original(first: Model) -> None:
@@ -397,9 +401,9 @@ def _check_original(first: Model) -> None:
 def _unbuilt(manifest: Mapping[str, Any]) -> dict[str, str]:
     """{engine op that was left without an engine: why}."""
     return {
-        one["name"]: one["reason"]
+        engine["name"]: engine["reason"]
         for signature in manifest.get("signatures", [])
-        for one in signature.get("unbuilt", ())
+        for engine in signature.get("unbuilt", ())
     }
 
 
@@ -411,8 +415,8 @@ def _compared(
     options = _as_it_says(second.contents.facts, options)
     _check_outputs(first, options.outputs)
     matched = name_matching.match(first, second, options.signature_keys, renamed)
-    mine, theirs = (_with_outputs(one, options.outputs) for one in (first.contents, matched.second))
-    structure = _structure(mine, theirs, matched.signatures)
+    ours, theirs = (_with_outputs(contents, options.outputs) for contents in (first.contents, matched.second))
+    structure = _structure(ours, theirs, matched.signatures)
     names = [
         name
         for name in matched.signatures
@@ -527,9 +531,9 @@ def _with_outputs(contents: Contents, names: Sequence[str]) -> Contents:
         contents,
         signatures={
             key: dataclasses.replace(
-                one, outputs=tuple(spec for spec in one.outputs if not names or spec.name in names)
+                signature, outputs=tuple(spec for spec in signature.outputs if not names or spec.name in names)
             )
-            for key, one in contents.signatures.items()
+            for key, signature in contents.signatures.items()
         },
     )
 
@@ -550,14 +554,14 @@ def _structure(first: Contents, second: Contents, names: Iterable[str]) -> list[
             problems += [f"{name!r} lost its {kind} {lost!r}" for lost in before if lost not in after]
             problems += [f"{name!r} has a new {kind} {new!r}" for new in after if new not in before]
             problems += [
-                f"{kind} {one!r} of {name!r} became {after[one]}, it was {before[one]}"
-                for one in before
-                if after.get(one, before[one]) != before[one]
+                f"{kind} {spec!r} of {name!r} became {after[spec]}, it was {before[spec]}"
+                for spec in before
+                if after.get(spec, before[spec]) != before[spec]
             ]
         problems += [
-            f"input {one.name!r} of {name!r} became {other.text()}, it was {one.text()}"
-            for one, other in _other_shapes(first.signatures[name].inputs, second.signatures[name].inputs)
-            if one.dtype == other.dtype
+            f"input {spec.name!r} of {name!r} became {other.text()}, it was {spec.text()}"
+            for spec, other in _other_shapes(first.signatures[name].inputs, second.signatures[name].inputs)
+            if spec.dtype == other.dtype
         ]
     return problems
 
@@ -572,12 +576,12 @@ def _takes_the_same(first: Model, second: Contents, name: str) -> bool:
     return _types(mine) == _types(theirs) and not _other_shapes(mine, theirs)
 
 
-def _other_shapes(mine: Iterable[InputSpec], theirs: Iterable[InputSpec]) -> list[tuple[InputSpec, InputSpec]]:
+def _other_shapes(ours: Iterable[InputSpec], theirs: Iterable[InputSpec]) -> list[tuple[InputSpec, InputSpec]]:
     """[(InputSpec, the other model's InputSpec)] of inputs for which no array fits both."""
     there = {spec.name: spec for spec in theirs}
     return [
         (spec, there[spec.name])
-        for spec in mine
+        for spec in ours
         if spec.name in there and not name_matching.fits(spec, there[spec.name])
     ]
 
@@ -587,9 +591,9 @@ def _specs(first: Model, second: Contents, names: Iterable[str]) -> dict[str, li
     return {
         name: [
             name_matching.narrowed(
-                one, next(other for other in second.signatures[name].inputs if other.name == one.name)
+                spec, next(other for other in second.signatures[name].inputs if other.name == spec.name)
             )
-            for one in first.signatures[name].inputs
+            for spec in first.signatures[name].inputs
         ]
         for name in names
     }
@@ -667,8 +671,8 @@ def _remarks(*runs: Run) -> tuple[str, ...]:
 def _arithmetic(answers: Run, first: Model, second: Model) -> str:
     if not answers.gpu or not second.engines:
         # Of two runtimes, take the arithmetic of the one that states it.
-        known = second.kind.arithmetic(second.path) or first.kind.arithmetic(first.path)
-        return known.key if known else "rewrite"
+        arithmetic = second.kind.arithmetic(second.path) or first.kind.arithmetic(first.path)
+        return arithmetic.key if arithmetic else "rewrite"
     lowest = _lowest(second)
     return "TF32" if lowest == "FP32" and float(answers.gpu["compute_capability"] or 0) >= _TF32_SINCE else lowest
 
@@ -679,10 +683,10 @@ def _lowest(second: Model) -> Precision | Literal[""]:
 
 def _evidence(reference: Run, answers: Run, second: Model, simulation: Simulation) -> str:
     if not second.engines:
-        mine, theirs = reference.where, answers.where
-        alike = mine.runtime == theirs.runtime
+        ours, theirs = reference.where, answers.where
+        alike = ours.runtime == theirs.runtime
         return "the model holds no engine ops: " + (
-            f"{mine.runtime} on both sides" if alike else f"{mine.text()} and {theirs.text()}"
+            f"{ours.runtime} on both sides" if alike else f"{ours.text()} and {theirs.text()}"
         )
     if answers.gpu:
         return "engines watched on " + answers.gpu["name"]
@@ -699,7 +703,7 @@ def _engine_problems(
     if not answers.gpu or not second.engines:
         return []
     problems: list[str] = []
-    traces = [one for one in answers.traces if one is not None]
+    traces = [recorded for recorded in answers.traces if recorded is not None]
     for call, trace in zip(calls, traces, strict=True):
         problems += coverage.misses(
             call, dataclasses.replace(trace, build={}) if options.allow_builds else trace, unbuilt
@@ -767,5 +771,5 @@ def _target(
     rules: judgement.Rules,
 ) -> truth.Target:
     """The output that the labels are about. Args: first: as of truth.find. Raises: UsageError."""
-    classes = [one.name for one in judged.comparisons if one.classes]
+    classes = [comparison.name for comparison in judged.comparisons if comparison.classes]
     return truth.find(labels, first, rules.kinds, classes, options.label_output, "--label_output")

@@ -97,10 +97,10 @@ class Exchange:
     def rows(self) -> Iterator[run.Call]:
         """The calls of added signatures, without the copies of their files."""
         seen: set[tuple[str, int]] = set()
-        for one in self.sent:
-            if one.added and (one.label, one.original) not in seen:
-                seen |= {(one.label, one.original), (one.added.name, one.original)}
-                yield one.call
+        for item in self.sent:
+            if item.added and (item.label, item.original) not in seen:
+                seen |= {(item.label, item.original), (item.added.name, item.original)}
+                yield item.call
 
 
 def exchange(
@@ -114,9 +114,9 @@ def exchange(
 ) -> Exchange:
     """The calls. Args: record: of the wrapped model. sizes: rows of a call, largest first. keys: added signatures, () for all. folder: for
     rows that are read. Raises: UsageError."""
-    there = [one for one in record.signatures if one.name in wrapped.signatures]
-    chosen = signatures.chosen([one.name for one in there], keys)
-    if asked.shapes and all(one.pictures for one in there if one.name in chosen):
+    there = [signature for signature in record.signatures if signature.name in wrapped.signatures]
+    chosen = signatures.chosen([added.name for added in there], keys)
+    if asked.shapes and all(added.pictures for added in there if added.name in chosen):
         raise errors.UsageError(
             "--shapes has no effect here: the calls are pictures, as large as the added signatures take them",
             "leave it out; --batch_size says how many are in a call",
@@ -170,7 +170,7 @@ class _Maker:
         there = {
             self._named(name): name
             for name in wrapped.signatures
-            if name not in {one.name for one in self._record.signatures}
+            if name not in {signature.name for signature in self._record.signatures}
         }
         for place, call in enumerate(self.originals):
             if call.signature in there:
@@ -184,8 +184,8 @@ class _Maker:
                         source=self._origins[place],
                     )
                 )
-        asked = {call.signature for call in self.originals}
-        idle = [name for own, name in there.items() if own not in asked and not self._unchanged(own, name)]
+        requested = {call.signature for call in self.originals}
+        idle = [name for own, name in there.items() if own not in requested and not self._unchanged(own, name)]
         if idle:
             self.notes.append(f"not asked, because their shapes are open: {', '.join(idle)}")
 
@@ -232,7 +232,10 @@ class _Maker:
             files, decoded = zip(*held[start:end], strict=True)
             places.append(len(self.sent))  # the first of the part's calls is a client's
             images = np.stack(
-                [client_side.resized(one.pixels, pictures.size, pictures.options.image_resize) for one in decoded]
+                [
+                    client_side.resized(picture.pixels, pictures.size, pictures.options.image_resize)
+                    for picture in decoded
+                ]
             )
             beside, theirs = self._beside(added, end - start, of)
             if added.form == "uint8":
@@ -245,10 +248,10 @@ class _Maker:
                 continue
             call = run.Call(of, {pictures.input: client_side.normalized(images, pictures), **beside}, end - start)
             place = self._reference((settings, start, end), call, origin)
-            exact = all(one.exact for one in decoded)
+            exact = all(picture.exact for picture in decoded)
             if not exact:
                 self._send(added, place, {pictures.input: _strings(files), **theirs}, end - start, exact=False)
-            copies = files if exact else [client_side.as_png(one.pixels) for one in decoded]
+            copies = files if exact else [client_side.as_png(picture.pixels) for picture in decoded]
             self._send(added, place, {pictures.input: _strings(copies), **theirs}, end - start)
         if self._asked.data and places:
             self.labelled[added.name] = Labelled(tuple(places), self._rows, len(held) - end)
@@ -293,8 +296,8 @@ class _Maker:
     def _drawn(self, added: Added, of: str) -> None:
         takes = inputs.Takes.one(of, self._original.inputs)
         pictures = self._asked.data and find.find(self._asked.data, self._asked.said).kind == "images"
-        asked = dataclasses.replace(self._asked, data="") if pictures else self._asked
-        chosen = inputs.choose(takes, asked, f"{self._folder}/{added.name}", self._sizes)
+        request = dataclasses.replace(self._asked, data="") if pictures else self._asked
+        chosen = inputs.choose(takes, request, f"{self._folder}/{added.name}", self._sizes)
         self.drew += chosen.drew
         origin: Origin = "data" if of in chosen.own else "random"
         if origin == "random" and self._asked.data:
@@ -303,8 +306,8 @@ class _Maker:
             places = range(len(self.sent), len(self.sent) + len(chosen.calls[of]))
             self.labelled[added.name] = Labelled(tuple(places), chosen.given.rows, chosen.dropped)
         for number, call in enumerate(chosen.calls[of]):
-            mine, theirs = _narrowed(added, call.inputs)
-            place = self._reference((added.name, number), dataclasses.replace(call, inputs=mine), origin)
+            ours, theirs = _narrowed(added, call.inputs)
+            place = self._reference((added.name, number), dataclasses.replace(call, inputs=ours), origin)
             self._send(added, place, theirs, call.rows)
 
     def _read(self, channels: int) -> tuple[_Picture, ...]:
@@ -315,15 +318,15 @@ class _Maker:
         return self._read_pictures[channels]
 
     def _whole(self, channels: int) -> tuple[_Picture, ...]:
-        found = find.find(self._asked.data, self._asked.said)
-        if found.kind != "images":
+        files = find.find(self._asked.data, self._asked.said)
+        if files.kind != "images":
             raise errors.UsageError(
-                f"--data={self._asked.data} is {found.kind}, and signatures of pictures were added",
+                f"--data={self._asked.data} is {files.kind}, and signatures of pictures were added",
                 "give a folder of pictures, or name other signatures in --signature_keys",
             )
         whole, failed, numbers = [], [], []
-        for number in find.spread(len(found.files), self._asked.data_rows or len(found.files)):
-            path = found.files[number]
+        for number in find.spread(len(files.files), self._asked.data_rows or len(files.files)):
+            path = files.files[number]
             try:
                 data = pathlib.Path(path).read_bytes()
                 whole.append((data, client_side.decoded(data, channels)))
@@ -340,10 +343,10 @@ class _Maker:
             self.notes.append(f"{len(failed)} pictures could not be decoded: {', '.join(failed[:_NAMED])}")
         self._rows = read.Rows(
             arrays={},
-            kind=found.kind,
-            names=tuple(found.files[number] for number in numbers),
+            kind=files.kind,
+            names=tuple(files.files[number] for number in numbers),
             numbers=tuple(numbers),
-            total=len(found.files),
+            total=len(files.files),
             failed=tuple(failed),
         )
         return tuple(whole)
@@ -395,7 +398,7 @@ def compared(
     if sent.added is None:
         return dict(original), dict(given), []
     answers, problems, given = sent.added.answers, [], dict(given)
-    wanted = client_side.smaller(sent.added, original)
+    smaller_inputs = client_side.smaller(sent.added, original)
     if sent.added.marks and given.pop(names.MARK).any():
         problems.append(f"{sent.label}: a picture that Pillow decodes is marked as broken")
     if answers.scores:
@@ -408,10 +411,10 @@ def compared(
             and (np.array([name.encode() for name in answers.names], object)[classes] != labels).any()
         ):
             problems.append(f"{sent.label}: a label is not the name of its class")
-        for side, numbers in ((wanted, wanted[names.CLASSES]), (given, classes)):
+        for side, numbers in ((smaller_inputs, smaller_inputs[names.CLASSES]), (given, classes)):
             picked = numbers if answers.top_k else numbers[..., None]
             side[names.CLASSES] = np.take_along_axis(scores, picked.astype(np.int64), -1)
-    return wanted, given, problems
+    return smaller_inputs, given, problems
 
 
 def of(model: Model) -> Wrapped | None:

@@ -38,27 +38,31 @@ _OF_CLASSES = ("top1", "top5", "class_top1")
 
 def read(exchange: Exchange, options: Options) -> dict[str, Labels]:
     """{added signature: its labels}, of those that --label_output leaves. Raises: UsageError, before anything runs."""
-    found = {}
-    for name, one in exchange.labelled.items():
-        if _output(_added(exchange, one), options.label_output) is None:
+    targets = {}
+    for name, signature in exchange.labelled.items():
+        if _output(_added(exchange, signature), options.label_output) is None:
             continue
-        labels = label_reader.read(options.labels, one.rows, options.label_column, options.classes)
-        label_reader.check_count(labels, sum(exchange.sent[place].call.rows for place in one.places), one.dropped)
-        known = _added(exchange, one).answers.names
-        found[name] = (
-            dataclasses.replace(labels, names=known) if known and labels.texts and not labels.names else labels
+        labels = label_reader.read(options.labels, signature.rows, options.label_column, options.classes)
+        label_reader.check_count(
+            labels, sum(exchange.sent[place].call.rows for place in signature.places), signature.dropped
         )
-    if not found and exchange.labelled:
+        output_names = _added(exchange, signature).answers.names
+        targets[name] = (
+            dataclasses.replace(labels, names=output_names)
+            if output_names and labels.texts and not labels.names
+            else labels
+        )
+    if not targets and exchange.labelled:
         raise errors.UsageError(
             f"--label_output={options.label_output} is of no signature that was added",
             "such are " + ", ".join(exchange.labelled),
         )
-    if not found:
+    if not targets:
         raise errors.UsageError(
             "--labels has no effect: no added signature takes the rows of --data",
             "give pictures, if signatures of pictures were added, else arrays",
         )
-    return found
+    return targets
 
 
 def accuracies(
@@ -66,29 +70,29 @@ def accuracies(
 ) -> tuple[tuple[dict[str, Any], ...], tuple[thresholds.Miss, ...]]:
     """(as truth.to_dict, of each signature, the least accurate first; Misses of the bounds on labels). Args: labels: of `read`. Raises:
     UsageError."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     misses: list[thresholds.Miss] = []
-    for name, mine in labels.items():
-        one = exchange.labelled[name]
-        added, places = _added(exchange, one), one.places
-        said = _output(added, options.label_output) or ""
+    for name, own in labels.items():
+        signature = exchange.labelled[name]
+        added, places = _added(exchange, signature), signature.places
+        given = _output(added, options.label_output) or ""
         first = reference.answer(exchange.sent[places[0]].original)
         answered = [*added.answers.kept, *filter(None, [added.answers.scores])]
         target = truth.find(
-            mine,
+            own,
             {added.of: {output: first[output] for output in answered}},
             rules.kinds,
             [f"{added.of}/{added.answers.scores}"],
-            f"{added.of}/{said}" if said else "",
+            f"{added.of}/{given}" if given else "",
             "--label_output",
         )
         both = [(reference.answer(exchange.sent[place].original), answers.answer(place)) for place in places]
-        before, after, output = _scored(mine, target, added, both)
+        before, after, output = _scored(own, target, added, both)
         document = truth.to_dict(target, before, after) | {"output": f"{name}/{output}"}
-        found.append(document)
+        rows.append(document)
         misses += thresholds.of_labels(after.values, rules.bounds)
-    higher = metrics.METRICS[str(found[0]["metric"])].higher
-    return tuple(sorted(found, key=lambda one: one["converted"] if higher else -one["converted"])), tuple(misses)
+    higher = metrics.METRICS[str(rows[0]["metric"])].higher
+    return tuple(sorted(rows, key=lambda row: row["converted"] if higher else -row["converted"])), tuple(misses)
 
 
 def _added(exchange: Exchange, one: Labelled) -> Added:

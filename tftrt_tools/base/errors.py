@@ -186,7 +186,7 @@ def from_encode_error(error: UnicodeEncodeError) -> UsageError | None:
 
 
 def not_utf8(name: str) -> UsageError:
-    """UsageError for the name of a file, or a text with one."""
+    """Make the UsageError for a file name that is not UTF-8, or for a text that contains one."""
     shown = name.encode("utf-8", "surrogateescape" if _is_of_bytes(name) else "backslashreplace").decode(
         "utf-8", "backslashreplace"
     )
@@ -197,7 +197,7 @@ def not_utf8(name: str) -> UsageError:
 
 
 def _is_of_bytes(name: str) -> bool:
-    """Whether all that is no text in a name stands for a byte (PEP 383)."""
+    """Whether each character of a name that UTF-8 cannot encode stands for a byte (PEP 383)."""
     return all(not "\ud800" <= one <= "\udfff" or "\udc80" <= one <= "\udcff" for one in name)
 
 

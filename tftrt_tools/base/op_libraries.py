@@ -21,7 +21,7 @@ def variables(paths: list[str]) -> dict[str, str]:
 
 
 def named() -> list[str]:
-    """Absolute paths of the libraries that this process was given."""
+    """The absolute paths of the libraries that the command named for this process."""
     return [path for path in os.environ.get(_VARIABLE, "").split(os.pathsep) if path]
 
 

@@ -83,19 +83,19 @@ def structured(value: typing.Any, kind: typing.Any) -> typing.Any:
 
 
 def _is_json(value: object) -> bool:
-    """Whether it is made of lists, dicts, texts, numbers and None alone. Such values need no cattrs, which another environment may lack."""
+    """Whether a value consists of lists, dicts, texts, numbers and None. Such values need no cattrs, which another environment may lack."""
     if type(value) is list:
         return all(map(_is_json, value))
     if type(value) is dict:
-        return all(type(key) is str and _is_json(one) for key, one in value.items())
+        return all(type(key) is str and _is_json(item) for key, item in value.items())
     return value is None or type(value) in _PLAIN
 
 
 def _copied(value: typing.Any) -> typing.Any:
     if isinstance(value, list):
-        return [_copied(one) for one in value]
+        return [_copied(item) for item in value]
     if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     return _finite(value) if isinstance(value, float) else value
 
 
@@ -111,11 +111,11 @@ def _json_reader(kind: typing.Any) -> collections.abc.Callable[[typing.Any], typ
     if _union_of_plain_kinds(kind):
         return lambda value: _either(value, kind)
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    one = _json_reader(inner[-1]) if inner else None
-    if one and origin in (list, collections.abc.Sequence):
-        return functools.partial(_sequence, list if origin is list else tuple, one)
-    if one and origin in (dict, collections.abc.Mapping) and inner[0] is str:
-        return functools.partial(_texts_to, one)
+    read_item = _json_reader(inner[-1]) if inner else None
+    if read_item and origin in (list, collections.abc.Sequence):
+        return functools.partial(_sequence, list if origin is list else tuple, read_item)
+    if read_item and origin in (dict, collections.abc.Mapping) and inner[0] is str:
+        return functools.partial(_texts_to, read_item)
     return None
 
 
@@ -129,8 +129,8 @@ def _sequence(
 ) -> collections.abc.Sequence[typing.Any]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{value!r} is no list")
-    found: collections.abc.Sequence[typing.Any] = kind(map(read, value))
-    return found
+    sequence: collections.abc.Sequence[typing.Any] = kind(map(read, value))
+    return sequence
 
 
 def _texts_to(read: collections.abc.Callable[[typing.Any], typing.Any], value: typing.Any) -> dict[str, typing.Any]:
@@ -158,7 +158,7 @@ def _converter() -> "cattrs.Converter":
     converter.register_unstructure_hook(float, _finite)
     converter.register_unstructure_hook_func(lambda kind: kind is object, lambda value: converter.unstructure(value))
     converter.register_unstructure_hook_func(
-        lambda kind: kind is tuple or kind is list, lambda values: [converter.unstructure(one) for one in values]
+        lambda kind: kind is tuple or kind is list, lambda values: [converter.unstructure(item) for item in values]
     )
     converter.register_structure_hook_func(_is_literal, _one_of)
     converter.register_structure_hook_func(_union_of_plain_kinds, _either)
@@ -202,9 +202,9 @@ def _by_fields_writer(kind: type) -> collections.abc.Callable[[typing.Any], dict
         getattr(kind, "written_first", ()),
     )
     rounded = {
-        one.metadata[_KEY] or one.name: one.metadata[_DIGITS]
-        for one in dataclasses.fields(kind)
-        if one.metadata.get(_DIGITS) is not None
+        declared.metadata[_KEY] or declared.name: declared.metadata[_DIGITS]
+        for declared in dataclasses.fields(kind)
+        if declared.metadata.get(_DIGITS) is not None
     }
     rounded_too = dict(getattr(kind, "written_digits", ()))
 
@@ -250,11 +250,11 @@ def _by_fields_reader(kind: type) -> collections.abc.Callable[[typing.Any], typi
 def _place(kind: type, data: collections.abc.Mapping[str, typing.Any]) -> str:
     """ "name: " of the field that cannot be read, "" if it is not a single field."""
     hints = typing.get_type_hints(kind)
-    for one in dataclasses.fields(kind):
-        key = one.metadata.get(_KEY) or one.name
+    for declared in dataclasses.fields(kind):
+        key = declared.metadata.get(_KEY) or declared.name
         try:
             if key in data:
-                _converter().structure(data[key], hints[one.name])
+                _converter().structure(data[key], hints[declared.name])
         except (TypeError, ValueError):
             return f"{key}: "
         except Exception:
@@ -276,9 +276,9 @@ def _mapping(
 
 def _rounded(value: typing.Any, digits: int) -> typing.Any:
     if isinstance(value, dict):
-        return {key: _rounded(one, digits) for key, one in value.items()}
+        return {key: _rounded(item, digits) for key, item in value.items()}
     if isinstance(value, list):
-        return [_rounded(one, digits) for one in value]
+        return [_rounded(item, digits) for item in value]
     return round(value, digits) if isinstance(value, float) else value
 
 
@@ -353,4 +353,4 @@ def _either(value: typing.Any, kind: typing.Any) -> typing.Any:
         return value
     if float in kinds and not isinstance(value, bool):
         return _number(value, float)
-    raise TypeError(f"{value!r} is none of {', '.join(one.__name__ for one in kinds)}")
+    raise TypeError(f"{value!r} is none of {', '.join(plain_kind.__name__ for plain_kind in kinds)}")

@@ -53,7 +53,7 @@ def unguarded(stream: TextIO) -> TextIO:
 def guarded() -> Iterator[None]:
     """In this block sys.stdout and sys.stderr are guarded. After an exception they stay so: Python prints its traceback there."""
     kept = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Guarded(unguarded(one)) for one in kept)
+    sys.stdout, sys.stderr = (_Guarded(unguarded(stream)) for stream in kept)
     yield
     sys.stdout, sys.stderr = kept
 

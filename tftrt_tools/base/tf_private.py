@@ -67,10 +67,10 @@ def registered_converters() -> set[str]:
 
 def op_def(name: str) -> op_def_pb2.OpDef:
     """The OpDef of op type `name`. Raises: KeyError for one that this TensorFlow does not know."""
-    found = op_def_registry.get(name)
-    if found is None:
+    definition = op_def_registry.get(name)
+    if definition is None:
         raise KeyError(name)
-    return found
+    return definition
 
 
 def tensorrt_versions() -> tuple[str, str]:
@@ -221,8 +221,8 @@ def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, 
     renamed: dict[str, dict[str, str]] = {}
     # Signatures may share a function.
     for signature, names in {signature: argument_names(function) for signature, function in functions.items()}.items():
-        made = set(map(function_types.sanitize_arg_name, names))
-        if len(made) < len(names) or not all(map(_NODE_NAME.fullmatch, names)):
+        sanitized = set(map(function_types.sanitize_arg_name, names))
+        if len(sanitized) < len(names) or not all(map(_NODE_NAME.fullmatch, names)):
             renamed[signature] = {f"argument_{number}": name for number, name in enumerate(names)}
             functions[signature]._arg_keywords = list(renamed[signature])
     try:
@@ -335,10 +335,10 @@ class TimingCache:
 
     def read(self) -> bytes:
         """The serialized cache (bytes); b"" where nothing was built yet."""
-        found = []
+        names = []
 
         def create_timing_cache(_: int | None, data: int | None, size: int) -> None:
-            found.append(ctypes.string_at(data, size) if data else b"")
+            names.append(ctypes.string_at(data, size) if data else b"")
 
         create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
             create_timing_cache
@@ -348,7 +348,7 @@ class TimingCache:
             _LOOK_UP, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
         )
         look_up(ctypes.addressof(result), self._registry, name.address, config.address)
-        return found[0] if found else b""
+        return names[0] if names else b""
 
     def write(self, content: bytes) -> None:
         """Replace the cache by a serialized one (bytes).

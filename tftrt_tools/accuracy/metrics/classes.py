@@ -59,30 +59,30 @@ class Top(Measure[npt.NDArray[Any]]):
         elif rows is not None:
             self._add_rows(reference.reshape(-1).astype(np.int64) if numbers else _largest(reference), rows)
 
-    def _add_rows(self, wanted: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
-        self._count(wanted, rows.argmax(-1))
+    def _add_rows(self, expected: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
+        self._count(expected, rows.argmax(-1))
         self._many = self._many and rows.shape[-1] > _BEST
         if self._many:
-            inside = (wanted >= 0) & (wanted < rows.shape[-1])
-            own = rows[np.arange(len(rows)), np.where(inside, wanted, 0)]
+            inside = (expected >= 0) & (expected < rows.shape[-1])
+            own = rows[np.arange(len(rows)), np.where(inside, expected, 0)]
             self._near += int(np.sum(inside & (np.sum(rows > own[:, None], axis=-1) < _BEST)))
 
-    def _count(self, wanted: npt.NDArray[Any], chosen: npt.NDArray[Any]) -> None:
-        right = wanted == chosen
-        self._rows += wanted.size
+    def _count(self, expected: npt.NDArray[Any], chosen: npt.NDArray[Any]) -> None:
+        right = expected == chosen
+        self._rows += expected.size
         self._right += int(right.sum())
-        classes, place = np.unique(wanted, return_inverse=True)
-        for one, rows, found in zip(classes, np.bincount(place), np.bincount(place, weights=right), strict=True):
-            entry = self._per_class.setdefault(int(one), [0, 0])
+        classes, place = np.unique(expected, return_inverse=True)
+        for number, rows, hits in zip(classes, np.bincount(place), np.bincount(place, weights=right), strict=True):
+            entry = self._per_class.setdefault(int(number), [0, 0])
             entry[0] += int(rows)
-            entry[1] += int(found)
+            entry[1] += int(hits)
 
     def values(self) -> dict[str, float]:
         if not self._rows:
             return {}
         shares = [right / rows for rows, right in self._per_class.values()]
-        found = {"top1": self._right / self._rows, "class_top1": float(np.mean(shares))}
-        return found | ({"top5": self._near / self._rows} if self._many else {})
+        results = {"top1": self._right / self._rows, "class_top1": float(np.mean(shares))}
+        return results | ({"top5": self._near / self._rows} if self._many else {})
 
     def shares(self) -> dict[int, tuple[int, float]]:
         """{class: (rows of it, share of them that is right)}."""
@@ -114,23 +114,25 @@ class Auc(Measure[npt.NDArray[Any]]):
     def values(self) -> dict[str, float]:
         if not self._given:
             return {}
-        wanted, given = np.concatenate(self._wanted), np.concatenate(self._given).astype(np.float64)
-        if wanted.shape == given.shape and wanted.ndim > 1 and wanted.shape[-1] > 1:
-            areas = [area(wanted[..., one] > 0, given[..., one]) for one in range(given.shape[-1])]
-        elif wanted.size == given.size:
+        expected, given = np.concatenate(self._wanted), np.concatenate(self._given).astype(np.float64)
+        if expected.shape == given.shape and expected.ndim > 1 and expected.shape[-1] > 1:
+            areas = [area(expected[..., number] > 0, given[..., number]) for number in range(given.shape[-1])]
+        elif expected.size == given.size:
             areas = (
-                [area(wanted.reshape(-1) > 0, given.reshape(-1))] if set(np.unique(wanted).tolist()) <= {0, 1} else []
+                [area(expected.reshape(-1) > 0, given.reshape(-1))]
+                if set(np.unique(expected).tolist()) <= {0, 1}
+                else []
             )
         else:
             rows = given.reshape(-1, given.shape[-1])
-            flat = wanted.reshape(-1)
+            flat = expected.reshape(-1)
             # If the numbers of two classes add up to one, both have the area of the second.
             chosen = (
                 (1,) if rows.shape[-1] == 2 and np.allclose(rows.sum(-1), 1.0, atol=1e-3) else range(rows.shape[-1])
             )
-            areas = [area(flat == one, rows[:, one]) for one in chosen]
-        known = [one for one in areas if one is not None]
-        return {"auc": float(np.mean(known))} if known else {}
+            areas = [area(flat == number, rows[:, number]) for number in chosen]
+        areas_known = [value for value in areas if value is not None]
+        return {"auc": float(np.mean(areas_known))} if areas_known else {}
 
 
 def area(positive: npt.NDArray[Any], given: npt.NDArray[Any]) -> float | None:

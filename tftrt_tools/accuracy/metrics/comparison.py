@@ -64,9 +64,9 @@ class Comparison(records.Record):
     def shown(self, metric: str) -> str:
         """The value for people, "" if there is none to show."""
         value = self.value(metric)
-        known = registry.METRICS[metric]
+        metric_type = registry.METRICS[metric]
         # Without classes such a metric would only be about the largest entry of some vector.
-        return "" if value is None or known.of_classes and not self.classes else known.show(value)
+        return "" if value is None or metric_type.of_classes and not self.classes else metric_type.show(value)
 
     snr_db = property(lambda self: self.value("snr_db"))
     cosine = property(lambda self: self.value("cosine"))
@@ -82,7 +82,9 @@ class Comparison(records.Record):
         plain = super().to_dict()
         values = plain.pop("values")
         result: dict[str, Any] = (
-            plain | dict.fromkeys(one.name for one in registry.METRICS.values() if one.written) | values
+            plain
+            | dict.fromkeys(definition.name for definition in registry.METRICS.values() if definition.written)
+            | values
         )
         return result
 
@@ -136,7 +138,7 @@ class Accumulator:
         self._measures = [
             measure(self._epsilon)
             for measure, given in registry.of_kinds(_exact_if(not self._floats, possible)).items()
-            if not self._wanted or self._wanted & {one.name for one in given}
+            if not self._wanted or self._wanted & {function.name for function in given}
         ]
 
     def _look(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
@@ -146,7 +148,9 @@ class Accumulator:
         if not self._kind and wide == np.float64 and self._ids.possible:
             self._ids.add(reference, answer)
             if not self._ids.possible:
-                self._measures = [one for one in self._measures or () if type(one) not in registry.of_ids_alone()]
+                self._measures = [
+                    measure for measure in self._measures or () if type(measure) not in registry.of_ids_alone()
+                ]
         finite_reference, finite = np.isfinite(reference), np.isfinite(answer)
         same = ~finite & ~finite_reference & ((reference == answer) | (np.isnan(reference) & np.isnan(answer)))
         self._nonfinite += [int(np.sum(~finite)), int(np.sum(~finite_reference)), int(np.sum(same))]
@@ -240,7 +244,7 @@ class Comparing:
             group = detections.find(reference, told)
             self._groups[signature] = _Together(signature, group) if group else None
         together, broken = self._groups[signature], False
-        for output in (one for one in reference if one in answer):
+        for output in (name for name in reference if name in answer):
             entry = self._found.get((signature, output)) or self._entry(signature, output, together)
             try:
                 entry.add(reference[output], answer[output])
@@ -272,7 +276,7 @@ class Comparing:
         """One for each output, then one for each detector. Raises: UsageError for kinds of outputs that are not there."""
         kinds.check(self._said, self._found)
         return [entry.result() for entry in self._found.values()] + [
-            one.result() for one in self._groups.values() if one
+            accumulated.result() for accumulated in self._groups.values() if accumulated
         ]
 
 
@@ -293,9 +297,9 @@ def compare(
     results = comparing.results()
     if watch is not None:
         results = [
-            one
-            if one.kind == kinds.DETECTIONS
-            else dataclasses.replace(one, constant=watch.constant(one.signature, one.output))
-            for one in results
+            result
+            if result.kind == kinds.DETECTIONS
+            else dataclasses.replace(result, constant=watch.constant(result.signature, result.output))
+            for result in results
         ]
     return results, list(comparing.problems)

@@ -74,13 +74,13 @@ class Group:
             if self.classes
             else np.zeros(scores.shape, np.int64)
         )
-        found = []
+        groups = []
         for row in range(len(scores)):
             there = (
                 np.arange(scores.shape[1]) < int(answer[self.count].reshape(-1)[row]) if self.count else scores[row] > 0
             )
-            found.append(Found(sorted_corners(boxes[row][there]), scores[row][there], classes[row][there]))
-        return found
+            groups.append(Found(sorted_corners(boxes[row][there]), scores[row][there], classes[row][there]))
+        return groups
 
 
 def find(outputs: Mapping[str, npt.NDArray[Any]], said: Mapping[str, str]) -> Group | None:
@@ -104,8 +104,8 @@ def find(outputs: Mapping[str, npt.NDArray[Any]], said: Mapping[str, str]) -> Gr
 
 
 def _able(role: str, name: str, array: npt.NDArray[Any], kind: str) -> bool:
-    wanted = {"boxes": kinds.BOXES, "scores": kinds.SCORES}.get(role, kinds.IDS)
-    if kind not in ("", wanted) or not (kind or re.search(_NAMES[role], name, re.IGNORECASE)):
+    kind_of_role = {"boxes": kinds.BOXES, "scores": kinds.SCORES}.get(role, kinds.IDS)
+    if kind not in ("", kind_of_role) or not (kind or re.search(_NAMES[role], name, re.IGNORECASE)):
         return False
     fits = {
         "boxes": array.ndim == 3 and array.shape[-1] == 4,
@@ -117,28 +117,28 @@ def _able(role: str, name: str, array: npt.NDArray[Any], kind: str) -> bool:
 
 def of_labels(truth: labels.Labels, rows: int) -> list[Found]:
     """[Found] of each row of labels that are boxes, with scores of 1."""
-    found = []
+    truths = []
     for row in range(rows):
-        mine = truth.arrays["rows"] == row if truth.flat else row
-        boxes, classes = sorted_corners(truth.arrays["boxes"][mine]), truth.arrays["classes"][mine].astype(np.int64)
+        of_row = truth.arrays["rows"] == row if truth.flat else row
+        boxes, classes = sorted_corners(truth.arrays["boxes"][of_row]), truth.arrays["classes"][of_row].astype(np.int64)
         there = (classes >= 0) & ((boxes[:, 2:] - boxes[:, :2]).prod(-1) > 0)
-        found.append(Found(boxes[there], np.ones(int(there.sum())), classes[there]))
-    return found
+        truths.append(Found(boxes[there], np.ones(int(there.sum())), classes[there]))
+    return truths
 
 
 def matches(reference: Found, answer: Found, threshold: float) -> list[tuple[int, int, float]]:
     """[(place in the reference, place in the answer, IoU)] of the pairs; the answer's in the order of their scores."""
     overlap = overlaps(reference.boxes[None], answer.boxes[:, None])
     overlap[answer.classes[:, None] != reference.classes[None]] = -1
-    found, free = [], np.ones(len(reference.boxes), bool)
+    pairs, free = [], np.ones(len(reference.boxes), bool)
     for place in np.argsort(-answer.scores, kind="stable"):
         own = np.where(free, overlap[place], -1)
         best = int(own.argmax()) if own.size else -1
         # As cocoeval: a value that misses the threshold only by rounding reaches it.
         if best >= 0 and own[best] >= min(threshold, 1 - 1e-10):
             free[best] = False
-            found.append((best, int(place), float(own[best])))
-    return found
+            pairs.append((best, int(place), float(own[best])))
+    return pairs
 
 
 class Pairs(Measure[list[Found]]):
@@ -150,12 +150,12 @@ class Pairs(Measure[list[Found]]):
         self._iou = self._score = 0.0
 
     def add(self, reference: list[Found], answer: list[Found]) -> None:
-        for wanted, given in zip(reference, answer, strict=True):
-            self._there += len(wanted.boxes) + len(given.boxes)
-            for one, other, overlap in matches(wanted, given, _THRESHOLDS[0]):
+        for expected, given in zip(reference, answer, strict=True):
+            self._there += len(expected.boxes) + len(given.boxes)
+            for box, other, overlap in matches(expected, given, _THRESHOLDS[0]):
                 self._pairs += 1
                 self._iou += overlap
-                self._score = max(self._score, abs(float(wanted.scores[one] - given.scores[other])))
+                self._score = max(self._score, abs(float(expected.scores[box] - given.scores[other])))
 
     def values(self) -> dict[str, float]:
         if not self._there:
@@ -173,14 +173,14 @@ class Precision(Measure[list[Found]]):
         self._given: dict[int, list[tuple[float, npt.NDArray[Any]]]] = {}  # class: (score, right at each threshold)
 
     def add(self, reference: list[Found], answer: list[Found]) -> None:
-        for wanted, given in zip(reference, answer, strict=True):
-            for one in wanted.classes.tolist():
-                self._truths[one] = self._truths.get(one, 0) + 1
+        for expected, given in zip(reference, answer, strict=True):
+            for class_number in expected.classes.tolist():
+                self._truths[class_number] = self._truths.get(class_number, 0) + 1
             best = np.argsort(-given.scores, kind="stable")[:_MOST]
             given = Found(given.boxes[best], given.scores[best], given.classes[best])
             right = np.zeros((len(best), len(_THRESHOLDS)), bool)
             for number, threshold in enumerate(_THRESHOLDS):
-                right[[place for _, place, _ in matches(wanted, given, threshold)], number] = True
+                right[[place for _, place, _ in matches(expected, given, threshold)], number] = True
             for place, one in enumerate(given.classes.tolist()):
                 self._given.setdefault(one, []).append((float(given.scores[place]), right[place]))
 
@@ -190,22 +190,22 @@ class Precision(Measure[list[Found]]):
         found = np.mean([self._of_class(one) for one in self._truths], axis=0)
         return {"map": float(found.mean()), "map50": float(found[0])}
 
-    def _of_class(self, one: int) -> npt.NDArray[Any]:
+    def _of_class(self, class_number: int) -> npt.NDArray[Any]:
         """Average precision at each threshold, float64 [10]."""
-        given = sorted(self._given.get(one, ()), key=lambda pair: -pair[0])
+        given = sorted(self._given.get(class_number, ()), key=lambda pair: -pair[0])
         if not given:
             return np.zeros(len(_THRESHOLDS))
         right = np.cumsum([flags for _, flags in given], axis=0)
         precision = right / np.arange(1, len(given) + 1)[:, None]
         precision = np.maximum.accumulate(precision[::-1], axis=0)[::-1]
-        recall = right / self._truths[one]
-        found = np.zeros(len(_THRESHOLDS))
+        recall = right / self._truths[class_number]
+        precisions = np.zeros(len(_THRESHOLDS))
         for number in range(len(_THRESHOLDS)):
             places = np.searchsorted(recall[:, number], _RECALLS, side="left")
-            found[number] = np.where(
+            precisions[number] = np.where(
                 places < len(given), precision[np.minimum(places, len(given) - 1), number], 0
             ).mean()
-        return found
+        return precisions
 
 
 _DETECTIONS, _BOXES = frozenset((kinds.DETECTIONS,)), frozenset((labels.BOXES,))

@@ -83,7 +83,8 @@ class Determination(Measure[npt.NDArray[Any]]):
         if not self._usable or not reference.size or reference.dtype.kind == "c":
             return
         reference, answer = (
-            np.atleast_1d(one).astype(np.float64).reshape(len(np.atleast_1d(one)), -1) for one in (reference, answer)
+            np.atleast_1d(array).astype(np.float64).reshape(len(np.atleast_1d(array)), -1)
+            for array in (reference, answer)
         )
         if self._sums is None:
             # The squares are of differences from the first row, so a large mean costs no digits.

@@ -20,7 +20,8 @@ class Mismatches(Measure[npt.NDArray[Any]]):
     def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
         if reference.dtype.kind not in "OSUb":
             reference, answer = (
-                np.round(one.astype(np.float64)) if one.dtype.kind not in "iu" else one for one in (reference, answer)
+                np.round(array.astype(np.float64)) if array.dtype.kind not in "iu" else array
+                for array in (reference, answer)
             )
         self._elements += reference.size
         self._differing += int(np.sum(reference != answer))

@@ -9,7 +9,9 @@ from tftrt_tools.accuracy.metrics import boxes, classes, detections, elements, e
 from tftrt_tools.accuracy.metrics.metric import Measure, Metric
 
 METRICS: dict[str, Metric] = {
-    one.name: one for file in (elements, classes, exact, boxes, detections, segmentation, texts) for one in file.METRICS
+    metric.name: metric
+    for file in (elements, classes, exact, boxes, detections, segmentation, texts)
+    for metric in file.METRICS
 }
 ALIASES = {"mae": "mean_abs", "ap": "map", "ap50": "map50", "top_1": "top1", "top_5": "top5", "word_error_rate": "wer"}
 

@@ -32,11 +32,11 @@ class MeanIou(Measure[npt.NDArray[Any]]):
         self._per_class: dict[int, list[int]] = {}  # class: [pixels in both, pixels in either]
 
     def add(self, reference: npt.NDArray[Any], answer: npt.NDArray[Any]) -> None:
-        wanted, given = classes_of(reference), classes_of(answer)
-        for one in np.union1d(wanted, given).tolist():
-            entry = self._per_class.setdefault(int(one), [0, 0])
-            entry[0] += int(np.sum((wanted == one) & (given == one)))
-            entry[1] += int(np.sum((wanted == one) | (given == one)))
+        expected, given = classes_of(reference), classes_of(answer)
+        for number in np.union1d(expected, given).tolist():
+            entry = self._per_class.setdefault(int(number), [0, 0])
+            entry[0] += int(np.sum((expected == number) & (given == number)))
+            entry[1] += int(np.sum((expected == number) | (given == number)))
 
     def values(self) -> dict[str, float]:
         shares = [both / either for both, either in self._per_class.values()]

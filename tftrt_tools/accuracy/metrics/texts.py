@@ -40,10 +40,10 @@ def edits(reference: list[str], answer: list[str]) -> int:
     if reference == answer:
         return 0
     row = list(range(len(answer) + 1))
-    for number, wanted in enumerate(reference, 1):
+    for number, expected in enumerate(reference, 1):
         before, row[0] = row[0], number
         for place, given in enumerate(answer, 1):
-            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (wanted != given))
+            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (expected != given))
     return row[-1]
 
 

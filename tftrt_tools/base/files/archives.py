@@ -17,7 +17,7 @@ def check(archive: zipfile.ZipFile) -> None:
     """
     file = archive.fp
     held = file.seek(0, os.SEEK_END) if file is not None else 0
-    unpacked = sum(one.file_size for one in archive.infolist())
+    unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > max(_UNPACKED_BYTES, _MOST_RATIO * held):
         raise ValueError(f"it is {held / 1e6:.3g} MB, and would unpack to {unpacked / 1e9:.3g} GB")
 

@@ -48,11 +48,11 @@ def parse(
 
 
 def parse_object(text: str | bytes, levels: int = MOST_LEVELS) -> dict[str, Any]:
-    """As `parse`, of a text that holds an object. Raises: ValueError."""
-    found = parse(text, levels)
-    if not isinstance(found, dict):
+    """The object in a JSON text, read as by `parse`. Raises: ValueError."""
+    document = parse(text, levels)
+    if not isinstance(document, dict):
         raise ValueError("it holds no object")
-    return found
+    return document
 
 
 def check(values: object, shape: Shape, place: str = "") -> None:
@@ -70,15 +70,15 @@ def check(values: object, shape: Shape, place: str = "") -> None:
     elif isinstance(shape, list):
         check(values, list, place)
         assert isinstance(values, list)
-        for number, one in enumerate(values):
-            _check_entry(one, shape[0], f"{place}[{number}]")
+        for number, item in enumerate(values):
+            _check_entry(item, shape[0], f"{place}[{number}]")
     else:
         check(values, dict, place)
         assert isinstance(values, dict)
         every: Shape | None = shape.get(str)
-        for key, one in values.items() if every is not None else ():
+        for key, inner in values.items() if every is not None else ():
             assert every is not None
-            _check_entry(one, every, f"{place}.{key}".lstrip("."))
+            _check_entry(inner, every, f"{place}.{key}".lstrip("."))
         for key, one in shape.items() if every is None else ():
             name = key.removesuffix("!")
             where = f"{place}.{name}".lstrip(".")
@@ -155,7 +155,7 @@ def reading(what: str | os.PathLike[str], mend: str) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """An error of reading, in one short line."""
+    """The reason why a document could not be read, in one short line."""
     text = " ".join(str(error).split())
     if isinstance(error, KeyError):
         text = f"it has no {text}"
@@ -167,10 +167,10 @@ def _deeper(values: object, levels: int) -> bool:
     here = [values]
     for _ in range(levels + 1):
         here = [
-            one
+            item
             for value in here
             if isinstance(value, (dict, list))
-            for one in (value.values() if isinstance(value, dict) else value)
+            for item in (value.values() if isinstance(value, dict) else value)
         ]
         if not here:
             return False

@@ -48,11 +48,11 @@ def _lock(fd: int, wait: bool, on_wait: Callable[[], object] | None) -> bool:
 
 def _is_there(fd: int, path: pathlib.Path) -> bool:
     try:
-        found = os.stat(path, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         return False
     held = os.fstat(fd)
-    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+    return (status.st_dev, status.st_ino) == (held.st_dev, held.st_ino)
 
 
 def release(fd: int, path: pathlib.Path) -> None:

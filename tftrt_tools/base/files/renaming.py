@@ -52,7 +52,7 @@ def beside(source: pathlib.Path, target: pathlib.Path, end: str = ".finished") -
 
 
 def named(target: pathlib.Path, end: str, start: str = "") -> pathlib.Path:
-    """A name beside `target` with its own in it, as far as a name may have so many bytes."""
+    """A name in `target`'s folder that contains its name, cut to the bytes that a name may have."""
     return target.parent / f"{start}{target.name[:_MOST_CHARACTERS]}{end}"
 
 

@@ -20,8 +20,8 @@ _SETTLED_SECONDS = 60
 def folder(what: str) -> Iterator[str]:
     """A new temporary folder, removed at the end of the context. Args: what: its purpose, part of its name. Yields: its path, a str."""
     _sweep()
-    made = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{what}-", ignore_cleanup_errors=True)
-    held = os.open(made.name, os.O_RDONLY | os.O_DIRECTORY)
+    scratch = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{what}-", ignore_cleanup_errors=True)
+    held = os.open(scratch.name, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # The lock marks the folder as in use. The system releases it however this process ends; children do not inherit it.
         # A process identifier would not do: containers that share a disk number their processes separately.
@@ -29,9 +29,9 @@ def folder(what: str) -> Iterator[str]:
             OSError
         ):  # without locks on this file system, nobody can remove the folder as abandoned either
             fcntl.flock(held, fcntl.LOCK_EX)
-        yield made.name
+        yield scratch.name
     finally:
-        made.cleanup()
+        scratch.cleanup()
         os.close(held)
 
 

@@ -14,7 +14,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import renaming
 
 Path = str | os.PathLike[str]
-_MOST_LINKS = 40  # as Linux
+_MOST_LINKS = 40  # as Linux follows
 
 
 def check_places(paths: Iterable[Path]) -> None:
@@ -178,8 +178,8 @@ def _place(temporary: pathlib.Path, target: pathlib.Path, overwrite: bool) -> No
         renaming.new(temporary, target)
     except FileExistsError:
         kept = renaming.beside(temporary, target)
-        said = f"; the finished file is {kept}" if kept else ""
+        remark = f"; the finished file is {kept}" if kept else ""
         raise errors.UsageError(
-            f"what is at {target} appeared there meanwhile, and is left as it is{said}",
+            f"what is at {target} appeared there meanwhile, and is left as it is{remark}",
             "move the one or the other, or choose another file",
         ) from None

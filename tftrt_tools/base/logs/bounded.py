@@ -10,34 +10,34 @@ Value = TypeVar("Value")
 
 
 class Table(Generic[Key, Value]):
-    """Rows by key, so many at most. What comes after is counted, not kept."""
+    """A table of rows by key, with a limit. It counts what comes after the limit and does not keep it."""
 
     def __init__(self, make: Callable[[], Value], most: int) -> None:
         """Args: make: a new row."""
         self._make, self._most = make, most
         self.rows: dict[Key, Value] = {}
-        # How often a row was asked for that there is no place for.
+        # How often a new row had no place.
         self.left_out = 0
 
     def row(self, key: Key) -> Value | None:
         """The row of a key, new or old, or None where there is no place for it."""
-        found = self.rows.get(key)
-        if found is not None:
-            return found
+        old = self.rows.get(key)
+        if old is not None:
+            return old
         if len(self.rows) >= self._most:
             self.left_out += 1
             return None
-        made = self.rows[key] = self._make()
-        return made
+        new = self.rows[key] = self._make()
+        return new
 
 
 class Counts:
-    """How often each of some words came, of so many words at most."""
+    """How often each word came, for a limited number of words."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.of: dict[str, int] = {}
-        # Of words that there was no place for.
+        # How often words came that had no place.
         self.left_out = 0
 
     def add(self, word: str, count: int = 1) -> None:

@@ -48,7 +48,7 @@ _WEIGHTS = re.compile(r"(?:\.\w+|_[A-Z_]+(?:\[\w+\])?_constant)$")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tensor(records.Record):
-    """What a layer reads or writes."""
+    """A tensor that a layer reads or writes."""
 
     # TensorRT's; often that of the TensorFlow tensor.
     name: str
@@ -100,7 +100,7 @@ def rows(block: str) -> tuple[Row, ...]:
 
 
 def without_profile(name: str) -> tuple[str, int]:
-    """(A layer's name without the mark of its profile, the profile)."""
+    """Split a layer's name into the name without the mark of its profile, and the number of the profile."""
     found = _PROFILE.search(name)
     return _PROFILE.sub("", name), heads.whole(found[1]) if found else 0
 
@@ -132,7 +132,7 @@ def owner(weights: str) -> str:
 
 
 def owners(listed: str) -> list[str]:
-    """Of names of weights with commas between them. Names can have commas, too, inside of parentheses."""
+    """The owners of weights whose names are separated by commas. Names can also hold commas inside parentheses."""
     names: list[str] = []
     for part in listed.split(", "):
         if names and names[-1].count("(") > names[-1].count(")"):
@@ -159,7 +159,7 @@ def _tensors(text: str) -> tuple[Tensor, ...]:
 
 
 def _tensor(name: str, kind: str, sizes: str) -> Tensor:
-    numbers = [one.partition(":") for one in sizes.split(",") if one]
+    numbers = [part.partition(":") for part in sizes.split(",") if part]
     return Tensor(
         name=name,
         type=kind,

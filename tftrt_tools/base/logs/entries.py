@@ -9,9 +9,9 @@ from typing import NamedTuple
 from tftrt_tools.base.choices import LogLevel
 from tftrt_tools.base.logs import heads
 
-# Of a message of many lines, so much is kept.
+# The most characters that are kept of a message of many lines.
 _MOST_LINES, _MOST_CHARACTERS = 200, 32 * 1024
-# So many writers may have an unfinished message at a time.
+# The most writers that may have an unfinished message at a time.
 _MOST_OPEN = 64
 _LONGEST_SOURCE = 200
 # Messages of these levels are awaited to their end. Others have lines of their own behind them, each a message.
@@ -23,12 +23,12 @@ class Entry(NamedTuple):
 
     # Who wrote it: its log, where there are several, a container, a pod, a process, with its thread where the log says it; "" for unknown.
     source: str
-    # As the log has it, "" for none.
+    # The time as the log writes it, "" for none.
     time: str
     level: LogLevel
     # The file and line in the program's source, "" for none.
     place: str
-    # Whether TensorRT says it.
+    # Whether TensorRT wrote the message.
     tensorrt: bool
     # Its lines.
     text: str
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class _Open:
-    """A message whose end has not come."""
+    """A message whose last line has not been read."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
@@ -67,8 +67,8 @@ def of(lines: Iterable[str], origin: str = "") -> Iterator[Entry]:
         yield from _finished(lines, origin, unfinished)
     except KeyboardInterrupt as stop:
         stopped = stop
-    for one in unfinished.values():
-        yield one.done()
+    for entry in unfinished.values():
+        yield entry.done()
     if stopped is not None:
         raise stopped
 

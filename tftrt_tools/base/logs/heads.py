@@ -36,7 +36,7 @@ _PLACES = ("time", "level", "thread", "place", "trt", "text")
 
 
 def _form(pattern: str) -> re.Pattern[str]:
-    """A form of heads; the places that it has not are never there."""
+    """A pattern for one form of heads. Places that the form does not have never match."""
     return re.compile(
         pattern + "".join(f"(?P<{name}>(?!))?" for name in _PLACES if f"<{name}>" not in pattern), re.DOTALL
     )
@@ -86,25 +86,25 @@ _TENSORRT = re.compile(r"DefaultLogger |\[TRT\]:? +|\[\d{4}-\d\d-\d\d \d\d:\d\d:
 _WARNING = "TF-TRT Warning: "
 # A second head in the middle of a line: two processes wrote at once.
 _INSIDE = re.compile(r"(?<=.)(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] )")
-# Of absl the seconds may be all those since 1970.
+# absl may write all seconds since 1970.
 _TIME = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[ T]|(\d\d)/(\d\d)/(\d{4})-|\d{4} )?(\d\d):(\d\d):(\d{1,12}(?:\.\d+)?)$")
-# Of a count or a size: 64 bits have no more.
+# The most digits of a count or a size: 64 bits have no more.
 _MOST_DIGITS = 20
 
 
 class Head(NamedTuple):
     """A line, taken apart."""
 
-    # As it stands there, "" for none.
+    # The time as the line writes it, "" for none.
     time: str
     level: LogLevel
-    # Of a process or a thread, "" for none.
+    # The number of a process or a thread, "" for none.
     thread: str
     # The file and line in the program's source, "" for none.
     place: str
-    # Whether TensorRT says it.
+    # Whether TensorRT wrote the line.
     tensorrt: bool
-    # Without all of that.
+    # The text behind the head.
     text: str
 
 
@@ -121,13 +121,13 @@ def split(line: str) -> tuple[str, str]:
             return "", line
     who: list[str] = []
     while line[4:5] != "-" or line[10:11] != " ":
-        found = next(
+        matched = next(
             (match for form in _AROUND.get(line[:1], (_COMPOSE, _JOURNAL)) if (match := form.match(line))), None
         )
-        if found is None:
+        if matched is None:
             break
-        who += filter(None, [found[1]])
-        line = line[found.end() :]
+        who += filter(None, [matched[1]])
+        line = line[matched.end() :]
     return " ".join(who), line
 
 
@@ -138,10 +138,10 @@ def parts(line: str) -> list[str]:
 
 def read(line: str) -> Head | None:
     """Take a line apart. Returns: None for a line without a head: it belongs to what stands before it, or is of another program."""
-    found = next((match for form in _FORMS.get(line[:1], ()) if (match := form.match(line))), None)
-    if found is None:
+    matched = next((match for form in _FORMS.get(line[:1], ()) if (match := form.match(line))), None)
+    if matched is None:
         return None
-    time, level, thread, place, trt, text = found.group(*_PLACES)
+    time, level, thread, place, trt, text = matched.group(*_PLACES)
     text, tensorrt = text.removeprefix(_WARNING), trt is not None
     while inner := _TENSORRT.match(text):
         text, tensorrt = text[inner.end() :], True
@@ -149,16 +149,16 @@ def read(line: str) -> Head | None:
 
 
 def whole(text: str) -> int:
-    """A count or a size; 0 for what a damaged line has in its place."""
+    """The whole number in a text, a count or a size; 0 where a damaged line has something else there."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 def seconds(time: str) -> float | None:
-    """Seconds since a fixed moment, for differences of times of one program. Returns: None where that cannot be told."""
-    found = _TIME.match(time)
-    if found is None:
+    """Seconds since a fixed moment, for differences of times of one program. Returns: None for a time that cannot be read."""
+    match = _TIME.match(time)
+    if match is None:
         return None
-    year, month, day, american_month, american_day, american_year, hour, minute, second = found.groups()
+    year, month, day, american_month, american_day, american_year, hour, minute, second = match.groups()
     days = 0
     if year or american_year:
         import datetime

@@ -39,28 +39,28 @@ class Index:
 
         Args: thoroughly: also those of errors, such as "CUDA_ERROR_OUT_OF_MEMORY", that may stand anywhere.
         """
-        candidates = [one for key in self._keys.intersection(text.split()) for one in self._by_key[key]]
+        candidates = [candidate for key in self._keys.intersection(text.split()) for candidate in self._by_key[key]]
         if thoroughly:
             candidates += [(message, form) for literal, message, form in self._loose if literal in text]
         if not candidates:
             return []
         matches = [
-            (form.weight, *_span(form, found), message, found.groupdict())
+            (form.weight, *_span(form, match), message, match.groupdict())
             for message, form in candidates
-            if (found := form.search(text))
+            if (match := form.search(text))
         ]
         chosen: list[tuple[int, int, Message, dict[str, str]]] = []
-        for _, start, end, message, values in sorted(matches, key=lambda one: (-one[0], one[1])):
-            if all((end <= one[0] or start >= one[1]) and one[2] is not message for one in chosen):
+        for _, start, end, message, values in sorted(matches, key=lambda hit: (-hit[0], hit[1])):
+            if all((end <= other[0] or start >= other[1]) and other[2] is not message for other in chosen):
                 chosen.append((start, end, message, values))
         return [
             Found(message, {name: value.strip()[:LONGEST] for name, value in values.items()})
-            for start, _, message, values in sorted(chosen, key=lambda one: one[0])
+            for start, _, message, values in sorted(chosen, key=lambda hit: hit[0])
         ]
 
 
 def _span(form: Form, found: re.Match[str]) -> tuple[int, int]:
-    """From the first fixed letter of a match to its last: what a place at the end took is not claimed."""
+    """The span from the first fixed letter of a match to the last one. The text of a place at the end is not part of it."""
     last, matched = form.literals[-1], found.group()
     return found.start(), found.start() + matched.rfind(last) + len(last)
 
@@ -82,7 +82,7 @@ def all_of(messages: Iterable[Message], text: str, place: str) -> Iterator[str]:
     """What a place holds in each of these messages in a text of many lines. Messages and forms without that place are skipped."""
     for line in text.splitlines():
         for message in messages:
-            found = next((values for form in message.forms if (values := form.find(line))), None)
-            if found and place in found:
-                yield found[place]
+            matched = next((values for form in message.forms if (values := form.find(line))), None)
+            if matched and place in matched:
+                yield matched[place]
                 break

@@ -65,11 +65,11 @@ def explain(said: str) -> tuple[str, str]:
 
 def label(said: str) -> tuple[str, str] | None:
     """(cause, mend) where the server refuses a label because its version is not loaded, else None."""
-    found = loading.LABEL.find(said)
-    if not found:
+    values = loading.LABEL.find(said)
+    if not values:
         return None
     return (
-        f"a label names version {found['version']} of {found['model']}, which is not loaded yet: a server reads labels before it loads "
+        f"a label names version {values['version']} of {values['model']}, which is not loaded yet: a server reads labels before it loads "
         "anything",
         LABELS_MEND,
     )

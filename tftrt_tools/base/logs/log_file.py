@@ -27,7 +27,7 @@ _PACKED = {
     b"PK\x03\x04": ("a zip archive", "unzip -p"),
 }
 _ZEROS = re.compile(rb"\0+")
-# What no text in UTF-8 has.
+# Bytes that no UTF-8 text contains.
 _NO_TEXT = re.compile("[\x01-\x08\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What a damaged gzip file raises.
@@ -39,7 +39,7 @@ MEND = (
 
 
 class LogFile:
-    """A log, to be entered and then iterated over for its lines, once."""
+    """A log file, a context manager. Iterating over it gives its lines, once."""
 
     def __init__(self, path: str) -> None:
         """Args: path: of a file, or STDIN."""
@@ -54,7 +54,7 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The log's name as messages show it."""
         return name(self.path)
 
     def __enter__(self) -> LogFile:

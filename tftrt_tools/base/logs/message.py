@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tftrt_tools.base.choices import LogCategory, LogSeverity
 
 _PLACE = re.compile(r"\{(\w+)\}")
-# What some places hold; others hold any text of one line.
+# The patterns of places with a fixed form. Other places take any text of one line.
 _KINDS = {
     "engine": r"[\w./-]+",
     "number": r"\d[\d.]*",
@@ -21,7 +21,7 @@ _KINDS = {
 _TEXT = r"[^\n]+"
 # The longest text of a place that is kept, in characters.
 LONGEST = 300
-# Of a line, so many characters are searched: one of 64 Ki that repeats the words of a form would take minutes.
+# The most characters of a line that are searched: a line of 64 Ki that repeats the words of a form would take minutes.
 _SEARCHED = 8192
 
 
@@ -33,10 +33,10 @@ class Form:
 
     # What finds it in a text; its groups are the places.
     pattern: re.Pattern[str] = dataclasses.field(init=False, repr=False, compare=False)
-    # A word without which no text has this form, "" where none is sure to stand between spaces.
+    # A word that each text of this form contains; "" where no word is sure to stand between spaces.
     key: str = dataclasses.field(init=False, repr=False, compare=False)
 
-    # How many letters do not vary.
+    # The number of letters that do not vary.
     weight: int = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class Form:
 
     @property
     def literals(self) -> list[str]:
-        """What does not vary."""
+        """The parts of the text that do not vary."""
         return [part for part in _PLACE.split(self.text)[::2] if part]
 
     def search(self, text: str) -> re.Match[str] | None:
@@ -61,7 +61,7 @@ class Form:
         return None if found is None else {name: value.strip()[:LONGEST] for name, value in found.groupdict().items()}
 
     def all(self, text: str, place: str) -> list[str]:
-        """What a place holds, each time that a text of many lines has this form."""
+        """The texts of one place, one for each time that a text of many lines has this form."""
         return [found[place] for found in self.pattern.finditer(text)]
 
     def _parts(self) -> Iterator[str]:
@@ -81,7 +81,7 @@ class Form:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Message:
-    """A known message, or several that say the same."""
+    """A known message, or several with the same meaning."""
 
     # Its name in results.
     name: str
@@ -110,7 +110,7 @@ def known(
     mend: str = "",
     subject: str = "",
 ) -> Message:
-    """A Message of the texts `forms`."""
+    """Make a Message; `forms` are its texts, one for each version that words it differently."""
     return Message(
         name=name,
         category=category,

@@ -16,7 +16,7 @@ from tftrt_tools.base.logs.summary import LogRead, Summary
 from tftrt_tools.base.process import progress
 
 _SAID_EVERY = 50_000
-# trtexec writes the one, a process with TensorFlow the other, once.
+# trtexec writes the first message once, a process with TensorFlow the second.
 _STARTS = ("&&&& RUNNING ", "This TensorFlow binary is optimized")
 
 
@@ -82,10 +82,10 @@ class Reader:
     def _take(self, log: LogFile, span: _Span) -> None:
         takers = self._engines.take, self._builds.take, self._contexts.take, span.take
         for count, entry in enumerate(entries.of(log, span.origin)):
-            known = self._findings.take(entry)
+            finding = self._findings.take(entry)
             for take in takers:
                 take(entry)
-            self._recognised += entry.headed or known
+            self._recognised += entry.headed or finding
             if count % _SAID_EVERY == 0:
                 progress.say(f"{log.name}: {log.lines} lines")
 

@@ -24,19 +24,19 @@ class LogRead(records.Record):
     # "-" is stdin.
     path: str
     lines: int
-    # Lines of which only the beginning was looked at.
+    # The number of lines that were too long and were read only at the beginning.
     cut: int
     # Why its end is missing, "" where it is not.
     damage: str
     # Times of its first and last message, as the log has them, "" for none.
     first: str
     last: str
-    # Starts of processes whose lines nothing tells apart.
+    # The number of process starts in a log whose lines do not tell the processes apart.
     starts: int
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The log's name as messages show it."""
         return log_file.name(self.path)
 
 
@@ -63,24 +63,26 @@ class Summary(records.Record):
 
     @property
     def lines(self) -> int:
-        """Of all logs."""
+        """The number of lines in all logs."""
         return sum(one.lines for one in self.logs)
 
     def failed(self, checks: typing.Collection[str]) -> Iterator[str]:
         """What breaks the checks, in words. Args: checks: of CHECKS."""
-        for category in (one for one in LOG_CATEGORIES if one in checks):
-            found = [
-                f"{one.name} ({one.count}×)"
-                for one in self.findings
-                if one.category == category and one.severity != "note"
+        for category in (name for name in LOG_CATEGORIES if name in checks):
+            texts = [
+                f"{finding.name} ({finding.count}×)"
+                for finding in self.findings
+                if finding.category == category and finding.severity != "note"
             ]
             if category == "fallback":
-                found += [
-                    f"{one.name} ran natively {one.native_runs}×" for one in self.engines.engines if one.native_runs
+                texts += [
+                    f"{engine.name} ran natively {engine.native_runs}×"
+                    for engine in self.engines.engines
+                    if engine.native_runs
                 ]
-            if found:
-                yield f"{category}: {', '.join(found)}"
-        if ANY_ERROR in checks and (wrong := [one for one in self.findings if one.severity == "error"]):
-            yield f"error: {', '.join(f'{one.name} ({one.count}×)' for one in wrong)}"
+            if texts:
+                yield f"{category}: {', '.join(texts)}"
+        if ANY_ERROR in checks and (wrong := [finding for finding in self.findings if finding.severity == "error"]):
+            yield f"error: {', '.join(f'{check.name} ({check.count}×)' for check in wrong)}"
         if UNKNOWN in checks and self.unknown_errors:
             yield f"unknown: {self.unknown_errors} error{'s that are' if self.unknown_errors > 1 else ' that is'} not known here"

@@ -39,7 +39,7 @@ class Lost:
         self._errors: list[BaseException] = []
 
     def watch(self) -> None:
-        """Begin, from none."""
+        """Start to watch for uncaught exceptions, and forget those before."""
         self._errors.clear()
         threading.excepthook = self._take
 

@@ -71,7 +71,7 @@ class Called(Protocol):
     """What a child is started with, such as a jobs.Job."""
 
     def load(self) -> object:
-        """Import what the calls need."""
+        """Import the modules that the calls need."""
 
     def __call__(self, request: Any) -> object:
         """Answer a request. Both are JSON values."""
@@ -104,8 +104,8 @@ def run(
 
     Raises: the TftrtError that the function raised; ChildDied; ChildBug.
     """
-    with worker(target, env, log_file, python) as one:
-        return one.call(request, timeout, silence)
+    with worker(target, env, log_file, python) as started:
+        return started.call(request, timeout, silence)
 
 
 @contextlib.contextmanager
@@ -128,9 +128,9 @@ def worker(
 def _temporary(folder: str) -> str:
     """A folder for a child's temporary files. A child ends without exit handlers, so its files stay (AutoGraph's generated code among them)
     until this folder goes."""
-    made = pathlib.Path(folder) / "tmp"
-    made.mkdir()
-    return str(made)
+    temporary = pathlib.Path(folder) / "tmp"
+    temporary.mkdir()
+    return str(temporary)
 
 
 class Worker:
@@ -194,7 +194,7 @@ class Worker:
         return None
 
     def _new_log(self) -> str:
-        """What was logged since the last call."""
+        """The text that was logged since the last call."""
         if not self._log_path.exists():
             return ""
         with open(self._log_path, "rb") as log:
@@ -297,7 +297,7 @@ def _killed_after(process: subprocess.Popen[bytes], seconds: float | None) -> It
 
 
 class _Quiet:
-    """Since when a child has said nothing."""
+    """Watches how long a child has sent no message."""
 
     def __init__(self, process: subprocess.Popen[bytes], silence: Silence | None) -> None:
         self._process, self.silence = process, silence
@@ -305,7 +305,7 @@ class _Quiet:
         self.killed, self._since, self._ended = False, time.monotonic(), threading.Event()
 
     def heard(self, counted: bool) -> None:
-        """It has said something. Args: counted: which step it does, of how many."""
+        """Note that the child has sent a message. Args: counted: the number of its step, and of all steps."""
         self._since = time.monotonic()
         if counted and self.silence:
             self.seconds = self.silence.step
@@ -320,7 +320,7 @@ class _Quiet:
                 return
 
     def end(self) -> None:
-        """The call has ended."""
+        """Stop watching: the call has ended."""
         self._ended.set()
 
 
@@ -384,7 +384,7 @@ def _serve(fd: int, target: str) -> None:
 
 
 def function(target: str) -> Called:
-    """What "module:name" names."""
+    """The function that "module:name" names."""
     module, _, name = target.partition(":")
     found: Called = getattr(importlib.import_module(module), name)
     return found
@@ -392,7 +392,7 @@ def function(target: str) -> Called:
 
 def _answer(target: str, request: object, send: Callable[[dict[str, Any]], None]) -> None:
     try:
-        with progress.listening(lambda *said: send({"progress": said})):
+        with progress.listening(lambda *step: send({"progress": step})):
             try:
                 result = function(target)(request)
             finally:

@@ -50,7 +50,7 @@ class Job(Generic[Request, Answer]):
 
     @property
     def target(self) -> str:
-        """What the child is told: "module:name" of this object."""
+        """The name "module:name" by which the child finds this object."""
         return f"{self._entry.__module__}:{self._entry.__qualname__}"
 
     def run(
@@ -97,7 +97,7 @@ class Job(Generic[Request, Answer]):
 
     @functools.cached_property
     def _types(self) -> tuple[Any, Any]:
-        """Of the request and of the answer."""
+        """The types of the request and of the answer."""
         (request,), answer = typing.get_args(typing.get_type_hints(self._entry)["return"])
         return request, answer
 
@@ -131,10 +131,10 @@ class Process:
 
 
 class _Told:
-    """What the child of `process` is started with. It calls the job that each request names."""
+    """The function that the child of `process` is started with. It calls the job that each request names."""
 
     def load(self) -> None:
-        """Nothing is known before the first request."""
+        """Load nothing: the first request names the job."""
 
     def __call__(self, request: Mapping[str, Any]) -> object:
         return child.function(request["job"])(request["request"])

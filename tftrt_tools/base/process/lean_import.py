@@ -33,10 +33,10 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in _LEFT_OUT or not _begun("tensorflow"):
             return None
-        found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if found is not None:
-            found.loader = _Loader()
-        return found
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None:
+            spec.loader = _Loader()
+        return spec
 
 
 class _Loader(importlib.abc.Loader):

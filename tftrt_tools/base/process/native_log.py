@@ -49,5 +49,5 @@ def after(position: int | None) -> tuple[str, int | None]:
     sys.stderr.flush()
     with open("/proc/self/fd/2", "rb") as file:
         file.seek(position)
-        found = file.read()
-    return found.decode(errors="replace"), position + len(found)
+        text = file.read()
+    return text.decode(errors="replace"), position + len(text)

@@ -48,16 +48,16 @@ class Limit:
 @contextlib.contextmanager
 def limit(seconds: float) -> Iterator[Limit]:
     """After so many seconds the block ends as by SIGTERM, by errors.Interrupted. Only for the main thread. Yields: Limit."""
-    one, handler = Limit(), _Handler(errors.Interrupted, "its time was over")
+    reached, handler = Limit(), _Handler(errors.Interrupted, "its time was over")
 
     def ring(number: int, frame: FrameType | None) -> None:
-        one.over = True
+        reached.over = True
         handler(number, frame)
 
     signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, _AGAIN_SECONDS))
     try:
-        yield one
+        yield reached
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         # A bell that waited for an import may still ring once.

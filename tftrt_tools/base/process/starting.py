@@ -11,7 +11,7 @@ import sys
 
 # The console script `tftrt` lies there, too: Python looks there first for it.
 _START = os.path.dirname(sys.executable) or "/"
-# Names the folder to which the process goes then.
+# The variable that names the folder to which the process changes then.
 _FOLDER = "TFTRT_START_FOLDER"
 
 
@@ -55,7 +55,7 @@ def leave_out_the_current_folder() -> None:
 
 
 def current_folder() -> str:
-    """Its whole path; "" if it was removed."""
+    """The absolute path of the current folder; "" if it was removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:

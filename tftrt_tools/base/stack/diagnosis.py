@@ -56,7 +56,7 @@ class Diagnosis(records.Record):
     notes: tuple[str, ...]
 
     def can(self, name: Purpose) -> Capability:
-        """The Capability of that name."""
+        """The Capability with this name."""
         return next(capability for capability in self.capabilities if capability.name == name)
 
 
@@ -66,18 +66,18 @@ def diagnose(seconds: float = 30) -> Diagnosis:
 
 
 def of(facts: Facts) -> Diagnosis:
-    """The Diagnosis of facts.Facts."""
-    tensorflow, asked = facts.tensorflow, facts.asked
-    build = (tensorflow.build if tensorflow else None) or asked.get("build", {})
+    """Make the Diagnosis from facts."""
+    tensorflow, answers = facts.tensorflow, facts.asked
+    build = (tensorflow.build if tensorflow else None) or answers.get("build", {})
     return Diagnosis(
         python=f"{platform.python_version()} ({sys.executable})",
         platform=platform.platform(),
-        tensorflow=asked.get("version") or (tensorflow.version if tensorflow else None),
+        tensorflow=answers.get("version") or (tensorflow.version if tensorflow else None),
         distribution=tensorflow.distribution if tensorflow else None,
         folder=tensorflow.folder if tensorflow else None,
         cuda=build.get("cuda_version"),
         cudnn=build.get("cudnn_version"),
-        tensorrt_linked=_text(asked.get("linked")),
+        tensorrt_linked=_text(answers.get("linked")),
         tensorrt_loaded=next(
             (library.version for library in facts.libraries if libraries.stem(library.name) == "nvinfer"), None
         ),
@@ -94,14 +94,16 @@ def of(facts: Facts) -> Diagnosis:
 def _capabilities(facts: Facts) -> tuple[Capability, ...]:
     convert = problems.in_conversion(facts)
     run = convert or problems.in_gpu(facts)
-    found = {"convert": convert, "build": run or problems.in_builder(facts), "run": run}
+    problem_of = {"convert": convert, "build": run or problems.in_builder(facts), "run": run}
     return tuple(
-        Capability(name, False, problem.cause, problem.mend) if (problem := found[name]) else Capability(name, True)
+        Capability(name, False, problem.cause, problem.mend)
+        if (problem := problem_of[name])
+        else Capability(name, True)
         for name in PURPOSES
     )
 
 
-# What asks a server, or reads files.
+# Commands that only send requests to a server or read files.
 _WITHOUT_TENSORFLOW = "bench, regress --server, versions, promote, rollback, history, log, configure, cache, and serve with the real server"
 
 

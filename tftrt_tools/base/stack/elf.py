@@ -44,10 +44,12 @@ def _read(file: typing.BinaryIO, origin: str) -> Wants:
     offset, size, count = struct.unpack_from("<Q", header, 32)[0], *struct.unpack_from("<HH", header, 54)
     file.seek(offset)
     segments = [_Segment(*struct.unpack_from("<IIQQQQ", file.read(size))) for _ in range(count)]
-    entries = _dynamic(file, next(one for one in segments if one.kind == _DYNAMIC))
+    entries = _dynamic(file, next(segment for segment in segments if segment.kind == _DYNAMIC))
     values = dict(entries)
     table = next(
-        one for one in segments if one.kind == _LOAD and one.address <= values[_STRTAB] < one.address + one.size
+        segment
+        for segment in segments
+        if segment.kind == _LOAD and segment.address <= values[_STRTAB] < segment.address + segment.size
     )
     file.seek(values[_STRTAB] - table.address + table.offset)
     strings = file.read(values[_STRSZ])

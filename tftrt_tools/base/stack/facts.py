@@ -14,7 +14,7 @@ from tftrt_tools.base.stack import gpus, installed, libraries, probes
 
 
 class TensorRtAnswer(typing.TypedDict, total=False):
-    """What TensorFlow knows of TensorRT. built: it has TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
+    """What TensorFlow says about TensorRT. built: it has TF-TRT. loads: TensorRT's libraries can be loaded. loaded: their version."""
 
     built: bool
     loads: bool
@@ -50,7 +50,7 @@ class Facts:
 
     # The TensorFlow that `import tensorflow` would find.
     tensorflow: installed.TensorFlow | None
-    # What it answers when it is imported.
+    # What that TensorFlow answers when it is imported.
     asked: Asked
     # How its process ended, if not normally ("SIGABRT", …).
     died: str | None
@@ -65,23 +65,28 @@ class Facts:
 
 def collect(seconds: float) -> Facts:
     """Probe this machine. Args: seconds: the most time for each of the two child processes."""
-    found = installed.tensorflow()
+    tensorflow = installed.tensorflow()
     progress.say("asking TensorFlow")
-    asked, died, log = _ask_tensorflow(seconds) if found and found.folder else (Asked(), None, "")
+    answers, died, log = _ask_tensorflow(seconds) if tensorflow and tensorflow.folder else (Asked(), None, "")
     progress.say("loading the libraries")
-    wanted = libraries.as_asked_for(libraries.needed(found), log)
-    machine = _machine(found, wanted, seconds)
+    libraries_wanted = libraries.as_asked_for(libraries.needed(tensorflow), log)
+    machine = _machine(tensorflow, libraries_wanted, seconds)
     loaded = [
         libraries.Library(
-            name=name, needed_for=needed_for, path=one.path, version=one.version, error=one.error, died=one.died
+            name=name,
+            needed_for=needed_for,
+            path=library.path,
+            version=library.version,
+            error=library.error,
+            died=library.died,
         )
-        for (name, needed_for), one in zip(wanted, machine.libraries, strict=True)
+        for (name, needed_for), library in zip(libraries_wanted, machine.libraries, strict=True)
     ]
-    loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, log), found.cuda_major if found else None)
+    loaded = _with_wheel_versions(_as_tensorflow_saw(loaded, log), tensorflow.cuda_major if tensorflow else None)
     everything = sorted((*loaded, *_builder(loaded)), key=lambda library: libraries.PURPOSES.index(library.needed_for))
     return Facts(
-        tensorflow=found,
-        asked=asked,
+        tensorflow=tensorflow,
+        asked=answers,
         died=died,
         log=log,
         libraries=tuple(everything),
@@ -90,11 +95,13 @@ def collect(seconds: float) -> Facts:
     )
 
 
-def _machine(found: installed.TensorFlow | None, wanted: Sequence[libraries.Wanted], seconds: float) -> probes.Machine:
+def _machine(
+    tensorflow: installed.TensorFlow | None, wanted: Sequence[libraries.Wanted], seconds: float
+) -> probes.Machine:
     request = probes.Request(libraries=tuple(name for name, _ in wanted), seconds=seconds)
     # The loader searches a caller's RUNPATH after LD_LIBRARY_PATH and before the system's directories. The probe has no
     # RUNPATH, so TensorFlow's is appended here.
-    env = {"LD_LIBRARY_PATH": ":".join(libraries.loader_path(found)) or None}
+    env = {"LD_LIBRARY_PATH": ":".join(libraries.loader_path(tensorflow)) or None}
     try:
         return probes.machine.run(request, env=env, timeout=seconds + 5).result
     except (errors.TftrtError, child.ChildBug) as error:

@@ -55,7 +55,7 @@ class Fingerprint(records.Record):
         pairs = (
             (field.name, getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self)
         )
-        return [f"{name}: {_text(mine)}, now {_text(theirs)}" for name, mine, theirs in pairs if mine != theirs]
+        return [f"{name}: {_text(ours)}, now {_text(theirs)}" for name, ours, theirs in pairs if ours != theirs]
 
     def text(self) -> str:
         """One line for people."""
@@ -76,7 +76,7 @@ def fingerprint() -> Fingerprint:
         system=_system(),
         kernel=platform.release(),
         python=platform.python_version(),
-        gpus=tuple(one.name for one in driver.gpus),
+        gpus=tuple(gpu.name for gpu in driver.gpus),
         driver=driver.driver or "",
         tensorflow=(tensorflow.version or "") if tensorflow else "",
         tensorrt=next(filter(None, map(installed.version_of, _TENSORRT)), ""),

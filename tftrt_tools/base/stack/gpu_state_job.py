@@ -44,8 +44,8 @@ def visible(nvml: types.ModuleType) -> list[int]:
     if named is None:
         return everyone
     uuids = [gpus.text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index))) for index in everyone]
-    found: list[int] = []
-    for entry in (one.strip() for one in named.split(",")):
+    numbers: list[int] = []
+    for entry in (part.strip() for part in named.split(",")):
         matches = (
             [int(entry)]
             if entry.isdigit()
@@ -53,13 +53,13 @@ def visible(nvml: types.ModuleType) -> list[int]:
         )
         if len(matches) != 1 or matches[0] not in everyone:
             break
-        found += matches
-    return found
+        numbers += matches
+    return numbers
 
 
 def _state(nvml: types.ModuleType, index: int) -> dict[str, Any]:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    asked: dict[str, Callable[[], Any]] = {
+    queries: dict[str, Callable[[], Any]] = {
         "name": lambda: gpus.text(nvml.nvmlDeviceGetName(handle)),
         "uuid": lambda: gpus.text(nvml.nvmlDeviceGetUUID(handle)),
         "compute_capability": lambda: "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(handle)),
@@ -82,8 +82,8 @@ def _state(nvml: types.ModuleType, index: int) -> dict[str, Any]:
         ),
         "processes": lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
     }
-    found: dict[str, Any] = {"index": index}
-    for name, ask in asked.items():
+    state: dict[str, Any] = {"index": index}
+    for name, ask in queries.items():
         with contextlib.suppress(nvml.NVMLError, AttributeError):  # a MIG slice, a vGPU and old drivers tell less
-            found[name] = ask()
-    return found
+            state[name] = ask()
+    return state

@@ -95,12 +95,12 @@ def version_of(distribution: str) -> str | None:
 def _distribution() -> importlib.metadata.Distribution | None:
     for name in _DISTRIBUTIONS:
         try:
-            found = importlib.metadata.distribution(name)
+            distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue
         # A half-deleted installation can leave a dist-info without METADATA.
-        if found.metadata["Name"] and found.version:
-            return found
+        if distribution.metadata["Name"] and distribution.version:
+            return distribution
     return None
 
 

@@ -61,10 +61,10 @@ def stem(name: str) -> str:
 
 def wheel(name: str, cuda_major: int | None) -> str | None:
     """The pip wheel that carries a library, or None."""
-    known = "nvidia-cudnn-{cu}" if stem(name).startswith("cudnn") else _WHEELS.get(stem(name))
-    if known is None or ("{cu}" in known and cuda_major is None):
+    form = "nvidia-cudnn-{cu}" if stem(name).startswith("cudnn") else _WHEELS.get(stem(name))
+    if form is None or ("{cu}" in form and cuda_major is None):
         return None
-    return known.format(cu=f"cu{cuda_major}")
+    return form.format(cu=f"cu{cuda_major}")
 
 
 def needed(tensorflow: TensorFlow | None) -> list[Wanted]:
@@ -103,9 +103,9 @@ def as_asked_for(wanted: Iterable[Wanted], log: str) -> list[Wanted]:
     Args: log: TensorFlow's, with TF_CPP_VMODULE=dso_loader=1.
     """
     opened = re.findall(r"Successfully opened dynamic library (\S+)", log)
-    asked = {stem(name): name for name in (*opened, *failures_in(log))}
-    renamed: list[Wanted] = [(asked.pop(stem(name), name), needed_for) for name, needed_for in wanted]
-    return [*renamed, *((name, "run") for name in asked.values() if stem(name) not in _OPTIONAL)]
+    opened_as = {stem(name): name for name in (*opened, *failures_in(log))}
+    renamed: list[Wanted] = [(opened_as.pop(stem(name), name), needed_for) for name, needed_for in wanted]
+    return [*renamed, *((name, "run") for name in opened_as.values() if stem(name) not in _OPTIONAL)]
 
 
 def failures_in(log: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ def install() -> str:
 
 
 def replace(tensorflow: TensorFlow) -> str:
-    """Replace a TensorFlow that can never do it by the recommended stack."""
+    """Replace a TensorFlow without TF-TRT by the recommended stack."""
     if tensorflow.distribution in (None, "tensorflow"):
         return install()
     return f"pip uninstall -y {tensorflow.distribution} && {install()}"

@@ -99,23 +99,23 @@ def machine(request: Request) -> Machine:
     # Before the forks, which shall not each import the converter of records.
     records.plain(Driver())
     tasks = [_forked(functools.partial(_load, name, request.libraries)) for name in request.libraries]
-    asked = _forked(nvml_job.query)
+    answer = _forked(nvml_job.query)
     return Machine(
         libraries=tuple(Found.from_dict(_answer(*task, deadline)) for task in tasks),
-        gpus=Driver.from_dict(_answer(*asked, deadline)),
+        gpus=Driver.from_dict(_answer(*answer, deadline)),
     )
 
 
 def _forked(work: Callable[[], records.Record]) -> tuple[int, int, typing.IO[bytes]]:
     """Do `work` in a process of its own. Returns: its id, where its answer can be read, and what it writes to stderr."""
     reader, writer = os.pipe()
-    said = tempfile.TemporaryFile()
+    output = tempfile.TemporaryFile()
     process = os.fork()
     if process:
         os.close(writer)
-        return process, reader, said
+        return process, reader, output
     os.close(reader)
-    os.dup2(said.fileno(), 2)
+    os.dup2(output.fileno(), 2)
     try:
         os.write(writer, json.dumps(work().to_dict()).encode())
     except BaseException as error:
@@ -125,7 +125,7 @@ def _forked(work: Callable[[], records.Record]) -> tuple[int, int, typing.IO[byt
         os._exit(0)
 
 
-def _answer(process: int, reader: int, said: typing.IO[bytes], deadline: float) -> dict[str, typing.Any]:
+def _answer(process: int, reader: int, output: typing.IO[bytes], deadline: float) -> dict[str, typing.Any]:
     """What the forked process wrote (far less than a pipe holds, so it never waits for a reader)."""
     status = 0
     while time.monotonic() < deadline:
@@ -144,8 +144,8 @@ def _answer(process: int, reader: int, said: typing.IO[bytes], deadline: float) 
         result: dict[str, typing.Any] = json.loads(text)
         return result
     name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit code {os.WEXITSTATUS(status)}"
-    said.seek(0)
-    last = said.read().decode(errors="replace").strip().splitlines()[-1:]
+    output.seek(0)
+    last = output.read().decode(errors="replace").strip().splitlines()[-1:]
     return {"error": ": ".join([f"loading it ends the process ({name})", *last]), "died": name}
 
 

@@ -1,4 +1,4 @@
-"""What native code is asked about this machine, each in a child process, which it may end."""
+"""Jobs that ask native code about this machine. Each runs in a child process, because native code may end the process."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tftrt_tools.base.stack.gpus import Driver
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request(records.Record):
-    """What `machine` is asked."""
+    """The request of `machine`."""
 
     # Names for the system's loader.
     libraries: tuple[str, ...]
@@ -20,7 +20,7 @@ class Request(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found(records.Record):
-    """What a process of its own found of a library. As in libraries.Library."""
+    """What a separate process found out about a library; fields as in libraries.Library."""
 
     path: str | None = None
     version: str | None = None

@@ -83,20 +83,20 @@ def in_builder(facts: Facts) -> Problem | None:
 
 
 def _in_import(facts: Facts) -> Problem | None:
-    name, asked = _tensorflow(facts).name, facts.asked
+    name, answers = _tensorflow(facts).name, facts.asked
     if facts.died == "SIGKILL":
-        return Problem(f"{asked.get('step') or 'starting Python'} did not end in time", "tftrt doctor --timeout=120")
+        return Problem(f"{answers.get('step') or 'starting Python'} did not end in time", "tftrt doctor --timeout=120")
     if facts.died == "SIGILL":
         return Problem(
             f"{name} uses instructions that this processor lacks (AVX)", "use a machine whose processor has AVX"
         )
     if facts.died:
         return Problem(
-            f"{asked.get('step') or 'starting Python'} ends the process ({facts.died})",
+            f"{answers.get('step') or 'starting Python'} ends the process ({facts.died})",
             mends.reinstall(_tensorflow(facts)),
         )
-    if "error" in asked:
-        return Problem(f"import tensorflow fails: {_short(asked['error'])}", mends.reinstall(_tensorflow(facts)))
+    if "error" in answers:
+        return Problem(f"import tensorflow fails: {_short(answers['error'])}", mends.reinstall(_tensorflow(facts)))
     return None
 
 
@@ -175,17 +175,17 @@ def _in_cudnn(facts: Facts) -> Problem | None:
     release = releases.release(tensorflow.version)
     if release is None or cudnn is None or cudnn.version is None:
         return None
-    wanted: tuple[int, ...] = release.cudnn
+    needed: tuple[int, ...] = release.cudnn
     loaded = _numbers(cudnn.version)
     stated = _numbers(tensorflow.build.get("cudnn_version") or "")
-    if stated and stated[0] != wanted[0]:
+    if stated and stated[0] != needed[0]:
         # A vendor's build with a cuDNN of its own.
-        wanted = stated[:2]
-    if loaded[0] == wanted[0] and loaded >= wanted:
+        needed = stated[:2]
+    if loaded[0] == needed[0] and loaded >= needed:
         return None
     return Problem(
-        f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {tensorflow.name} needs {wanted[0]}.x, "
-        f"{releases.text(wanted)} or newer",
+        f"cuDNN {cudnn.version} is loaded ({cudnn.path}), {tensorflow.name} needs {needed[0]}.x, "
+        f"{releases.text(needed)} or newer",
         mends.wrong(cudnn.name, cudnn.path, tensorflow),
     )
 

@@ -9,13 +9,13 @@ _LISTENS = "0A"  # TCP_LISTEN
 
 def on_tcp(port: int) -> set[str]:
     """Sockets ("socket:[INODE]") that listen on a TCP port, in this network namespace."""
-    found = set()
+    inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in _lines(table)[1:]:
             fields = line.split()
             if int(fields[1].rpartition(":")[2], 16) == port and fields[3] == _LISTENS:
-                found.add(f"socket:[{fields[9]}]")
-    return found
+                inodes.add(f"socket:[{fields[9]}]")
+    return inodes
 
 
 def on_unix(path: str) -> set[str]:
@@ -26,9 +26,9 @@ def on_unix(path: str) -> set[str]:
 
 def holders(found: Collection[str]) -> Iterator[int]:
     """Ids of the processes that hold one of these sockets, as far as this user sees, the oldest id first."""
-    for pid in sorted(int(one.name) for one in pathlib.Path("/proc").glob("[0-9]*")):
+    for pid in sorted(int(process.name) for process in pathlib.Path("/proc").glob("[0-9]*")):
         try:
-            if any(os.readlink(one) in found for one in pathlib.Path(f"/proc/{pid}/fd").iterdir()):
+            if any(os.readlink(descriptor) in found for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir()):
                 yield pid
         except OSError:
             continue  # of another user, or ended

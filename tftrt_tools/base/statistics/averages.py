@@ -37,5 +37,5 @@ def trimmed_means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def trimmed_mean(values: npt.NDArray[np.float64] | Sequence[float]) -> float:
-    """As `trimmed_means`, of one series. Args: values: 1-D."""
+    """The trimmed mean of one series, as `trimmed_means`. Args: values: 1-D."""
     return float(trimmed_means(np.asarray(values, float)))

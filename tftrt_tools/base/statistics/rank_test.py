@@ -27,8 +27,8 @@ def signed_rank(differences: npt.NDArray[np.float64] | Sequence[float]) -> Teste
     values = np.asarray(differences, float)
     if not values.any():
         return Tested(0.0, 1.0)
-    found = stats.wilcoxon(values)
-    return Tested(float(found.statistic), float(found.pvalue))
+    test = stats.wilcoxon(values)
+    return Tested(float(test.statistic), float(test.pvalue))
 
 
 def smallest_p(rounds: int) -> float:

@@ -47,10 +47,10 @@ def interval(estimates: Floats, whole: float, alpha: float, units: int, longer: 
     """
     from scipy import stats
 
-    wanted = student(alpha, units)
-    level = max(2 * stats.norm.sf(wanted), 2 * _BEYOND / len(estimates))
+    quantile = student(alpha, units)
+    level = max(2 * stats.norm.sf(quantile), 2 * _BEYOND / len(estimates))
     bounds = np.log(np.quantile(estimates, (level / 2, 1 - level / 2)))
-    middle, length = math.log(whole), longer * wanted / stats.norm.isf(level / 2)
+    middle, length = math.log(whole), longer * quantile / stats.norm.isf(level / 2)
     low, high = (min(max(middle + length * (bound - middle), -_LARGEST_LOG), _LARGEST_LOG) for bound in bounds)
     return math.exp(low), math.exp(high)
 
@@ -65,7 +65,7 @@ def resampled_quantiles(rounds: Sequence[npt.NDArray[Any]], share: float, drawn:
 
     Args: rounds: [1-D array of a round's latencies]; share: such as 0.99; drawn: of `draws`. Returns: float (resamples,).
     """
-    lengths = np.array([len(one) for one in rounds])
+    lengths = np.array([len(block) for block in rounds])
     values = np.concatenate(rounds)
     owner = np.repeat(np.arange(len(rounds)), lengths)
     order = np.argsort(values)[::-1]
@@ -76,16 +76,16 @@ def resampled_quantiles(rounds: Sequence[npt.NDArray[Any]], share: float, drawn:
     )
     totals = times @ lengths
     # Rank from above; the value there has at least `share` of all at or below it.
-    wanted = totals - averages.nearest_places(totals, share)
-    found = np.full(len(drawn), np.nan)
+    targets = totals - averages.nearest_places(totals, share)
+    solutions = np.full(len(drawn), np.nan)
     # The upper end is tried first: it is mostly enough for tails.
     for reach in (min(len(values), 64 + math.ceil(2 * (1 - share) * len(values))), len(values)):
-        unknown = np.flatnonzero(np.isnan(found))
+        unknown = np.flatnonzero(np.isnan(solutions))
         step = max(1, _CHUNK // reach)
         for start in range(0, len(unknown), step):
             part = unknown[start : start + step]
             reached = np.cumsum(times[part][:, owner[:reach]], axis=1, dtype=np.int32)
-            enough = reached[:, -1] >= wanted[part]
-            places = np.argmax(reached >= wanted[part][:, None], axis=1)
-            found[part[enough]] = values[places[enough]]
-    return found
+            enough = reached[:, -1] >= targets[part]
+            places = np.argmax(reached >= targets[part][:, None], axis=1)
+            solutions[part[enough]] = values[places[enough]]
+    return solutions

@@ -161,23 +161,23 @@ def _problem(error: documents.NoMessage, descriptor: descriptor.Descriptor) -> S
     text = " ".join(str(error).split())
     place = re.match(r"(\d+):\d+ : (.*)", text)
     line = error.line or (int(place[1]) if place else 0)
-    said = place[2] if place else text
-    unknown = re.search(r'Message type "([\w.]+)" has no field named "([^"]+)"', said)
+    reason = place[2] if place else text
+    unknown = re.search(r'Message type "([\w.]+)" has no field named "([^"]+)"', reason)
     if unknown:
-        known = sorted(_fields(descriptor, unknown[1]))
-        near = difflib.get_close_matches(unknown[2], known, 1)
+        names = sorted(_fields(descriptor, unknown[1]))
+        near = difflib.get_close_matches(unknown[2], names, 1)
         return SyntaxProblem(
             line,
             f"{unknown[1].rsplit('.', 1)[-1]} has no field {unknown[2]!r}",
-            f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}",
+            f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names)}",
         )
     # protobuf quotes the offending line before its message.
-    said = re.sub(r"^'.*': ", "", said)
-    if said.startswith('Expected "{"'):
+    reason = re.sub(r"^'.*': ", "", reason)
+    if reason.startswith('Expected "{"'):
         return SyntaxProblem(
             line, "a message is expected here, and a plain value is given", "write it as NAME { value: 8 }"
         )
-    return SyntaxProblem(line, said)
+    return SyntaxProblem(line, reason)
 
 
 def _fields(descriptor: descriptor.Descriptor, full_name: str, seen: tuple[str, ...] = ()) -> list[str]:
@@ -188,11 +188,11 @@ def _fields(descriptor: descriptor.Descriptor, full_name: str, seen: tuple[str, 
         return []
     return next(
         (
-            found
+            nested
             for field in descriptor.fields
             if field.message_type
-            for found in [_fields(field.message_type, full_name, (*seen, descriptor.full_name))]
-            if found
+            for nested in [_fields(field.message_type, full_name, (*seen, descriptor.full_name))]
+            if nested
         ),
         [],
     )

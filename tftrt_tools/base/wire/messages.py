@@ -25,9 +25,9 @@ def classes(file: str, package: str, table: Table) -> dict[str, Any]:
     """
     from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
 
-    known = (wrappers_pb2.DESCRIPTOR, any_pb2.DESCRIPTOR)
+    imported = (wrappers_pb2.DESCRIPTOR, any_pb2.DESCRIPTOR)
     described = descriptor_pb2.FileDescriptorProto(
-        name=file, package=package, syntax="proto3", dependency=[one.name for one in known]
+        name=file, package=package, syntax="proto3", dependency=[descriptor.name for descriptor in imported]
     )
     enums = {
         name for name, members in table.items() if members and all(isinstance(value, int) for value in members.values())
@@ -40,8 +40,8 @@ def classes(file: str, package: str, table: Table) -> dict[str, Any]:
         if name not in enums:
             _describe(described.message_type.add(name=name), package, fields, enums)
     pool = descriptor_pool.DescriptorPool()
-    for one in known:
-        pool.AddSerializedFile(one.serialized_pb)
+    for needed in imported:
+        pool.AddSerializedFile(needed.serialized_pb)
     pool.AddSerializedFile(described.SerializeToString())
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
@@ -57,7 +57,7 @@ def _describe(
     for field, (number, kind, *oneof) in fields.items():
         added = message.field.add(name=field, number=number, label=_label(kind))
         if oneof:
-            names = [one.name for one in message.oneof_decl]
+            names = [group.name for group in message.oneof_decl]
             if oneof[0] not in names:
                 message.oneof_decl.add(name=oneof[0])
             added.oneof_index = names.index(oneof[0]) if oneof[0] in names else len(names)

@@ -185,9 +185,9 @@ def encode(array: npt.ArrayLike, content: bool = False) -> list[Any]:
         raise ValueError(f"no TensorProto for dtype {array.dtype}")
     _, field, layout = _KINDS[number]
     dims = b"".join(
-        b"".join(varints.delimited(2, b"\x08" + varints.one(size) if size else b"")) for size in array.shape
+        b"".join(varints.delimited(2, b"\x08" + varints.encode_one(size) if size else b"")) for size in array.shape
     )
-    parts = [b"\x08" + varints.one(number), *varints.delimited(_SHAPE, dims)]
+    parts = [b"\x08" + varints.encode_one(number), *varints.delimited(_SHAPE, dims)]
     if layout == "bytes":
         values = [value if isinstance(value, bytes) else str(value).encode() for value in array.ravel().tolist()]
         if len(values) > many_texts.FEW:

@@ -111,5 +111,5 @@ def _packed(
                 raise ValueError("the last varint does not end")
             parts.append(value)
         elif wire_type == loose:
-            parts.append(value if width else varints.one(value))
+            parts.append(value if width else varints.encode_one(value))
     return fields.joined(parts) if parts else b""

@@ -50,8 +50,8 @@ def decode(payload: bytes | memoryview) -> npt.NDArray[np.uint64]:
     return values
 
 
-def one(value: int) -> bytes:
-    """Bytes of a single non-negative int."""
+def encode_one(value: int) -> bytes:
+    """The varint of a single non-negative int."""
     if 0 <= value < 128:
         return _SHORT[value]
     out = bytearray()
@@ -67,4 +67,4 @@ def delimited(field: int, *parts: bytes | memoryview) -> list[Any]:
 
     Returns: its pieces, bytes and memoryviews, to be joined.
     """
-    return [one(field << 3 | 2), one(sum(map(len, parts))), *parts]
+    return [encode_one(field << 3 | 2), encode_one(sum(map(len, parts))), *parts]

@@ -26,19 +26,19 @@ class Work(Generic[Settings]):
     output: str | None
     # As `Backend.check` returned them.
     settings: Settings
-    # What ranges are calibrated on, None for nothing.
+    # The data for the calibration of INT8's ranges; None for none.
     data: DataOptions | None = None
     # Replace a model that is at the output.
     overwrite: bool = False
-    # Text that repeats it, kept with the model.
+    # The command line that repeats this work; it is kept with the model.
     flag_file: str = ""
-    # Where to keep what the libraries log.
+    # The file for what the libraries log.
     log_file: str | None = None
     # {"folder", "max_bytes"} of the engine cache; None for none.
     cache: Mapping[str, Any] | None = None
-    # Bound of all builds together; None for none.
+    # The most seconds for all builds together; None for no limit.
     build_minutes: float | None = None
-    # Tell in what the layers compute.
+    # Whether to tell in which precision each layer computes.
     layers: bool = False
 
 
@@ -62,18 +62,18 @@ class Given:
 
 
 class Made(Protocol):
-    """A model that was made; what a command prints and writes as JSON."""
+    """A finished model, which a command prints and writes as JSON."""
 
     @property
     def output(self) -> str | None:
-        """Where it is; None where nothing was kept."""
+        """The path of the model; None where it was not kept."""
 
     @property
     def complete(self) -> bool:
         """Whether all engines that were asked for are there, but for those that the user's time bound left out."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The values of the JSON document."""
 
     def text(self) -> Sequence[str]:
         """Lines for people; the last says what was written."""
@@ -92,7 +92,7 @@ class Evidence:
 
 
 class Backend(Protocol[Settings]):
-    """Who makes a model from a recipe."""
+    """A back end: it makes a model from a recipe."""
 
     # The word of --backend.
     name: str
@@ -113,9 +113,9 @@ class Backend(Protocol[Settings]):
     keeps_high: Mapping[Precision, str]
     # Whether it cuts a model into segments, of which the least size and the kind of profiles can be chosen.
     has_segments: bool
-    # Whether it builds on a GPU alone.
+    # Whether it builds only on a GPU.
     needs_gpu: bool
-    # Whether something is built where no shapes are given.
+    # Whether it builds engines where no shapes are given.
     always_builds: bool
     # Whether the engines of an interrupted run are in the engine cache.
     resumes: bool
@@ -136,8 +136,8 @@ class Backend(Protocol[Settings]):
         """Build a model that was made, for this machine. Args: work: its source, settings and data are not read. Raises: as `make`."""
 
     def evidence(self, model: str) -> Evidence:
-        """Of a model that it made."""
+        """The Evidence of a model that this back end made."""
 
 
-# One of whatever settings.
+# A back end with any kind of settings.
 AnyBackend = Backend[Any]

@@ -25,7 +25,7 @@ RANGES = ("calibration_table", "calibration_method", "calibration_percentile")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(records.Record):
-    """What is wanted of a model, whoever builds it."""
+    """What the user wants of a model, for any back end."""
 
     precision_mode: Precision = records.field(
         default="FP32", help="precision of the engines: FP32 (TF32 on Ampere and later), FP16 or INT8"
@@ -77,7 +77,7 @@ def recast(settings: Recipe, kind: type[Settings]) -> Settings:
     if type(settings) is kind:
         return settings
     default = type(settings)()
-    given = {one.name: getattr(settings, one.name) for one in dataclasses.fields(Recipe)}
+    given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Recipe)}
     return kind(**{name: value for name, value in given.items() if value != getattr(default, name)})
 
 
@@ -89,7 +89,7 @@ def options(kind: type[Recipe]) -> tuple[str, ...]:
 
 def checked(settings: Settings) -> Settings:
     """`settings` with the precision in capitals. Raises: UsageError for what can never work in the recipe; options are their back end's."""
-    precision = next((one for one in choices.PRECISIONS if one == settings.precision_mode.upper()), None)
+    precision = next((word for word in choices.PRECISIONS if word == settings.precision_mode.upper()), None)
     if precision is None:
         raise errors.UsageError(
             f"--precision_mode={settings.precision_mode.upper()} is unknown",

@@ -26,7 +26,7 @@ def check(folder: str | os.PathLike[str]) -> pathlib.Path:
     path = pathlib.Path(os.path.abspath(folder))
     mend = "choose another --engine_cache_dir"
     try:
-        existing = next(one for one in (path, *path.parents) if os.path.lexists(one))
+        existing = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
         state = existing.stat()
     except OSError as error:
         raise errors.UsageError(

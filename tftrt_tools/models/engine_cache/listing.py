@@ -28,7 +28,7 @@ class Listing(records.Record):
 
     @classmethod
     def of(cls, store: Store, removed: Iterable[str] = ()) -> "Listing":
-        """From a Store as it is now."""
+        """Make the Listing of a Store as it is now."""
         entries = tuple(store.entries())
         return cls(
             folder=str(store.folder),
@@ -40,5 +40,5 @@ class Listing(records.Record):
 
     @property
     def bytes(self) -> int:
-        """Bytes of all entries."""
+        """The bytes of all entries."""
         return sum(entry.bytes for entry in self.entries)

@@ -54,5 +54,5 @@ class PlanKey(records.Record):
 
     @property
     def name(self) -> str:
-        """As EngineKey.name."""
+        """The name of the entry, as EngineKey.name."""
         return keys.name_of(self)

@@ -115,11 +115,11 @@ class Store:
                 raise disk.DamagedError(f"its engine file has {os.fstat(file).st_size} bytes, not {record.bytes}")
             try:
                 with disk.new_file(target) as copy:
-                    found = disk.copy(file, copy)
+                    copied = disk.copy(file, copy)
             except OSError as error:
                 # The target's disk is at fault, not the entry.
                 return Miss(f"it cannot be copied: {errors.from_os_error(error).cause}")
-        if found != (record.sha256, record.bytes):
+        if copied != (record.sha256, record.bytes):
             target.unlink(missing_ok=True)
             raise disk.DamagedError("its engine file has changed")
         return Hit(target, record)
@@ -252,19 +252,19 @@ class Store:
 
     def _evict(self, limit: int, keep: str | None = None) -> tuple[str, ...]:
         self._sweep()
-        found = sorted(self._scan(), key=lambda one: one.used_ns)
-        total = sum(one.bytes for one in found)
+        scanned = sorted(self._scan(), key=lambda entry: entry.used_ns)
+        total = sum(entry.bytes for entry in scanned)
         removed = []
-        for one in found:
+        for oldest in scanned:
             if total <= limit:
                 break
-            if one.name == keep:
+            if oldest.name == keep:
                 continue
-            if not self._remove_idle(one.name, one.used_ns):
-                removed.append(one.name)
-                total -= one.bytes
-            elif not os.path.lexists(self._path(one.name)):
-                total -= one.bytes
+            if not self._remove_idle(oldest.name, oldest.used_ns):
+                removed.append(oldest.name)
+                total -= oldest.bytes
+            elif not os.path.lexists(self._path(oldest.name)):
+                total -= oldest.bytes
         return tuple(removed)
 
     def remove(self, name: str) -> str:
@@ -329,10 +329,10 @@ class Store:
         return Entry(name=name, record=record, problem=problem, bytes=size, last_used=used / 1e9)
 
     def _scan(self) -> list[_Found]:
-        """Everything that has an entry's name."""
+        """All files and folders whose names are those of entries."""
         if self.folder is None:
             return []
-        found = []
+        listed = []
         try:
             names = [name for name in os.listdir(self.folder) if _NAME.fullmatch(name)]
         except FileNotFoundError:
@@ -343,11 +343,11 @@ class Store:
         for name in names:
             # Just removed, or another user's.
             with contextlib.suppress(OSError):
-                found.append(_Found(name, disk.size(self._path(name)), disk.last_used(self._path(name))))
-        return found
+                listed.append(_Found(name, disk.size(self._path(name)), disk.last_used(self._path(name))))
+        return listed
 
     def _path(self, *parts: str) -> pathlib.Path:
-        """In the cache's folder, where there is one."""
+        """The path of an entry in the cache's folder; None where there is no folder."""
         assert self.folder is not None
         return self.folder.joinpath(*parts)
 

@@ -112,7 +112,7 @@ class Timings:
 
 
 def switched_off() -> bool:
-    """Whether the environment does without."""
+    """Whether an environment variable switches the timing cache off."""
     return os.environ.get(SWITCH, "1") == "0"
 
 

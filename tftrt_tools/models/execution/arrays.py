@@ -78,11 +78,11 @@ def input_names(specs: Mapping[str, Sequence[InputSpec]]) -> set[str]:
 
 def check_names(arrays: Iterable[str], specs: Mapping[str, Sequence[InputSpec]]) -> None:
     """Refuse arrays whose names are not inputs. Args: specs: {signature: [InputSpec]}. Raises: UsageError."""
-    known = input_names(specs)
-    unknown = [name for name in arrays if name and name not in known]
+    expected = input_names(specs)
+    unknown = [name for name in arrays if name and name not in expected]
     if unknown:
         raise errors.UsageError(
-            f"the data has an array {unknown[0]!r} that is no input", "inputs here: " + ", ".join(sorted(known))
+            f"the data has an array {unknown[0]!r} that is no input", "inputs here: " + ", ".join(sorted(expected))
         )
 
 
@@ -105,18 +105,18 @@ def prepared(array: npt.NDArray[Any], spec: InputSpec, where: str = "") -> npt.N
         if array.dtype.kind not in "SUO":
             raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes strings", "give strings")
         return np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
-    wanted = np.dtype(spec.dtype)
-    if wanted.name == "bfloat16":
+    dtype = np.dtype(spec.dtype)
+    if dtype.name == "bfloat16":
         return _as_bfloat16(array, spec, what)
-    if array.dtype.kind in "SUO" or not np.can_cast(array.dtype, wanted, "same_kind") and not _lossless(array, wanted):
+    if array.dtype.kind in "SUO" or not np.can_cast(array.dtype, dtype, "same_kind") and not _lossless(array, dtype):
         raise errors.UsageError(f"{what} is {array.dtype}, and the signature takes {spec.dtype}", "convert it first")
-    if array.dtype.kind in "iu" and wanted.kind in "iu" and not _lossless(array, wanted):
+    if array.dtype.kind in "iu" and dtype.kind in "iu" and not _lossless(array, dtype):
         raise errors.UsageError(
             f"{what} has values from {array.min()} to {array.max()}, more than {spec.dtype} holds", "convert it first"
         )
     _check_finite(array, what, "holds")
     with np.errstate(over="ignore"):
-        cast = array.astype(wanted, copy=False)
+        cast = array.astype(dtype, copy=False)
     if cast.dtype != array.dtype:
         _check_finite(cast, what, f"as {spec.dtype} holds")
     return cast

@@ -51,12 +51,12 @@ class Variation:
 
     @property
     def differs(self) -> bool:
-        """Whether two rows differ."""
+        """Whether any two rows differ."""
         return not self._alike
 
     @property
     def repeated(self) -> int:
-        """How many rows there are that are all the same; 0 where two differ, or there is one."""
+        """The number of rows if all are equal; 0 where two differ, or where there is only one."""
         return self._rows if self._alike and self._rows > 1 else 0
 
     @property
@@ -88,22 +88,22 @@ def _certain(rows: npt.NDArray[Any]) -> tuple[int, bool]:
     return int(near.reshape(len(rows), -1).all(axis=1).sum()), one_hot or bool(((rows != 0) & (rows != 1)).any())
 
 
-def _alike(array: npt.NDArray[Any], one: npt.ArrayLike) -> bool:
+def _alike(array: npt.NDArray[Any], earlier: npt.ArrayLike) -> bool:
     """Whether all of `array` equals `one` (which is broadcast), apart from the rounding of fractions."""
-    one = np.asarray(one)
+    earlier = np.asarray(earlier)
     if array.dtype.kind not in "fc" and array.dtype.name != "bfloat16":
-        return bool(np.all(array == one))
+        return bool(np.all(array == earlier))
     wide = np.complex128 if array.dtype.kind == "c" else np.float64
-    array, one = array.astype(wide), one.astype(wide)
-    same = (array == one) | np.isnan(array) & np.isnan(one)
+    array, earlier = array.astype(wide), earlier.astype(wide)
+    same = (array == earlier) | np.isnan(array) & np.isnan(earlier)
     if same.all():
         return True
-    finite = np.abs(one[np.isfinite(one)])
+    finite = np.abs(earlier[np.isfinite(earlier)])
     fractions = bool(finite.size) and not np.all(finite == np.round(finite))
     if not fractions:
         return False
     with np.errstate(invalid="ignore"):
-        return bool(np.all(same | (np.abs(array - one) <= _ROUNDING * finite.max())))
+        return bool(np.all(same | (np.abs(array - earlier) <= _ROUNDING * finite.max())))
 
 
 def _shown(value: bytes | str | SupportsFloat) -> str:
@@ -133,20 +133,20 @@ class Watch:
                 found.setdefault((call.signature, name), Variation()).add(array, call.rows)
 
     def saturated(self, signature: str, output: str) -> float:
-        """Variation.saturated of an output."""
+        """The share of saturated rows of an output (Variation.saturated)."""
         return self._outputs[signature, output].saturated
 
     def repeated(self, signature: str) -> int:
         """How many rows the inputs of a signature have, if they are all the same; 0 where any two differ."""
-        found = [one.repeated for (name, _), one in self._inputs.items() if name == signature]
+        repeats = [state.repeated for (name, _), state in self._inputs.items() if name == signature]
         return (
-            max(found)
-            if found and not any(one.differs for (name, _), one in self._inputs.items() if name == signature)
+            max(repeats)
+            if repeats and not any(state.differs for (name, _), state in self._inputs.items() if name == signature)
             else 0
         )
 
     def constant(self, signature: str, output: str) -> str:
-        """Variation.text of an output."""
+        """Why an output shows nothing (Variation.text)."""
         differ = any(one.differs for (name, _), one in self._inputs.items() if name == signature)
         return self._outputs[signature, output].text(differ)
 

@@ -22,18 +22,18 @@ def check(
     Raises: CheckFailed where an engine fell back or was built inside a call; TftrtError where the process sees no GPU.
     """
     drawn = [
-        run.Call(name, inputs.random(one.inputs, shapes, seed=0))
-        for name, one in signatures.items()
-        for shapes in one.calls
+        run.Call(name, inputs.random(signature.inputs, shapes, seed=0))
+        for name, signature in signatures.items()
+        for shapes in signature.calls
     ]
     calls, done = answered(model, drawn, started)
-    traces = [one for one in done.traces if one]
+    traces = [trace for trace in done.traces if trace]
     if len(traces) < len(calls):
         raise errors.TftrtError(
             "the process that checks the declared shapes sees no GPU, though the engines were built on one",
             "look whether the GPU or its MPS server has gone (nvidia-smi), and convert again",
         )
-    unbuilt = {engine.name for one in signatures.values() for engine in one.unbuilt}
+    unbuilt = {engine.name for signature in signatures.values() for engine in signature.unbuilt}
     missed = [text for call, trace in zip(calls, traces, strict=True) for text in misses(call, trace, unbuilt)]
     if missed:
         raise errors.CheckFailed(
@@ -82,7 +82,7 @@ def misses(call: run.Call, trace: CallTrace, unbuilt: Collection[str] = ()) -> l
 
     Args: unbuilt: names of engine ops that are known to have no engine; they are left out.
     """
-    said = (
+    remark = (
         ("fallback", "ran natively"),
         ("build", "was built inside the call"),
         ("calibration", "is still in calibration mode"),
@@ -90,7 +90,7 @@ def misses(call: run.Call, trace: CallTrace, unbuilt: Collection[str] = ()) -> l
     reason = f" ({trace.reasons[0]})" if trace.reasons else ""
     return [
         f"{name} {verb} in {call.text()}{reason if kind == 'fallback' else ''}"
-        for kind, verb in said
+        for kind, verb in remark
         for name in getattr(trace, kind)
         if not (kind == "fallback" and name in unbuilt)
     ]

@@ -1,4 +1,4 @@
-"""Asked of the interpreter of another environment, before a model runs there."""
+"""Asks the interpreter of another environment what it has, before a model runs there."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _NEEDED = ("numpy", "ml_dtypes", "cattrs")
 
 
 def seen(request: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """As elsewhere.seen."""
+    """The answer of elsewhere.seen."""
     missing: dict[str, str] = {}
     for name in (*_NEEDED, request["package"], request["jobs"]):
         try:
             importlib.import_module(name)
         except ImportError as error:
             missing.setdefault((error.name or name).partition(".")[0], str(error))
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     if not missing:
-        found["version"] = str(getattr(importlib.import_module(request["package"]), "__version__", "?"))
-    return {"missing": missing, "found": found}
+        versions["version"] = str(getattr(importlib.import_module(request["package"]), "__version__", "?"))
+    return {"missing": missing, "found": versions}

@@ -47,9 +47,9 @@ def random(
             )
         bounds = (ranges or {}).get(spec.name)
         if bounds and not _holds(spec.dtype, *bounds):
-            said = f"{spec.name}:{bounds[0]:g}:{bounds[1]:g}"
+            flag_text = f"{spec.name}:{bounds[0]:g}:{bounds[1]:g}"
             raise errors.UsageError(
-                f"--ranges: {said} is more than {spec.dtype} holds", "give numbers that the input's type holds"
+                f"--ranges: {flag_text} is more than {spec.dtype} holds", "give numbers that the input's type holds"
             )
     return {spec.name: _drawn(spec, shapes, seed, (ranges or {}).get(spec.name)) for spec in specs}
 
@@ -69,9 +69,11 @@ def _drawn(
 ) -> npt.NDArray[Any]:
     shape, limit = shapes[spec.name], spec.limit
     if bounds is None and limit and spec.dtype != "bool":
-        found = _within(spec.dtype, limit, shape, shapes, np.random.default_rng([seed, zlib.crc32(spec.name.encode())]))
-        if found is not None:
-            return found
+        values = _within(
+            spec.dtype, limit, shape, shapes, np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
+        )
+        if values is not None:
+            return values
     return _draw(spec, shape, seed, bounds)
 
 

@@ -32,10 +32,10 @@ def arithmetic(kernel: str) -> str:
 
 def seconds(events: trace.Events) -> dict[str, float]:
     """{arithmetic: seconds of the GPU's kernels}, of those that ran; copies are left out. Args: events: of profiling.events."""
-    found: dict[str, float] = collections.defaultdict(float)
+    seconds_by_kind: dict[str, float] = collections.defaultdict(float)
     for name, start, end in runs(events):
-        found[arithmetic(name)] += end - start
-    return {name: found[name] for name in ARITHMETICS if name in found}
+        seconds_by_kind[arithmetic(name)] += end - start
+    return {name: seconds_by_kind[name] for name in ARITHMETICS if name in seconds_by_kind}
 
 
 def runs(events: trace.Events) -> list[tuple[str, float, float]]:

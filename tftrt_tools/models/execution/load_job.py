@@ -22,9 +22,9 @@ def made(asked: LoadRequest, load: Load) -> Indexed:
     # Closed with the process: a context that nothing refers to would close at once.
     runner = _HELD.enter_context(load(asked.model, Wanted(label=asked.model)))
     ready = [runner.ready(call.signature, run_job.read_inputs(call)) for call in asked.calls]
-    for number, (call, one) in enumerate(zip(asked.calls, ready, strict=True)):
+    for number, (call, feed) in enumerate(zip(asked.calls, ready, strict=True)):
         progress.say("calling the model", number, len(ready))
-        answers = one()
+        answers = feed()
         if asked.answers:
             run_job.keep_answers(call, answers, pathlib.Path(asked.answers) / f"{number}.npz")
     return lambda index: ready[index](), len(ready)

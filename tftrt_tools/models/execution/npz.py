@@ -39,15 +39,17 @@ def _parts(name: str, array: Array) -> Iterator[tuple[str, Array]]:
     if array.dtype == ml_dtypes.bfloat16:
         yield _BITS + name, array.view(np.uint16)
     elif array.dtype == object:
-        texts = np.array([isinstance(one, str) for one in array.flat], bool)
-        raw = [one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one for one in array.flat]
-        strange = [one for one in raw if not isinstance(one, bytes)][:1]
-        for one in strange:
+        texts = np.array([isinstance(element, str) for element in array.flat], bool)
+        raw = [
+            element.encode("utf-8", "surrogatepass") if isinstance(element, str) else element for element in array.flat
+        ]
+        strange = [element for element in raw if not isinstance(element, bytes)][:1]
+        for other in strange:
             raise errors.UsageError(
-                f"{name!r} is an array of Python objects ({type(one).__name__}), which are no strings",
+                f"{name!r} is an array of Python objects ({type(other).__name__}), which are no strings",
                 "give numbers, or str or bytes",
             )
-        yield _LENGTHS + name, np.array([len(one) for one in raw], np.int64).reshape(array.shape)
+        yield _LENGTHS + name, np.array([len(encoded) for encoded in raw], np.int64).reshape(array.shape)
         yield _TEXTS + name, texts
         yield _BYTES + name, np.frombuffer(b"".join(raw), np.uint8)
     else:
@@ -56,22 +58,22 @@ def _parts(name: str, array: Array) -> Iterator[tuple[str, Array]]:
 
 def load(path: str | os.PathLike[str] | BinaryIO) -> dict[str, Array]:
     """{name: array} of what `save` wrote. Raises: ValueError, also for a file with pickles, which no one is to write here."""
-    found: dict[str, Array] = {}
+    loaded: dict[str, Array] = {}
     with np.load(path, allow_pickle=False) as arrays:
         for name in arrays.files:
             if name.startswith(_BITS):
-                found[name.removeprefix(_BITS)] = arrays[name].view(ml_dtypes.bfloat16)
+                loaded[name.removeprefix(_BITS)] = arrays[name].view(ml_dtypes.bfloat16)
             elif name.startswith(_LENGTHS):
                 bare = name.removeprefix(_LENGTHS)
-                found[bare] = _strings(arrays[name], arrays[_TEXTS + bare], arrays[_BYTES + bare])
+                loaded[bare] = _strings(arrays[name], arrays[_TEXTS + bare], arrays[_BYTES + bare])
             elif not name.startswith((_TEXTS, _BYTES)):
-                found[name] = arrays[name]
-    return found
+                loaded[name] = arrays[name]
+    return loaded
 
 
 def _strings(lengths: Array, texts: Array, content: Array) -> Array:
-    raw, found, begin = content.tobytes(), np.empty(lengths.size, object), 0
+    raw, elements, begin = content.tobytes(), np.empty(lengths.size, object), 0
     for place, (length, is_text) in enumerate(zip(lengths.flat, texts.flat, strict=True)):
-        one = raw[begin : begin + length]
-        found[place], begin = one.decode("utf-8", "surrogatepass") if is_text else one, begin + length
-    return found.reshape(lengths.shape)
+        element = raw[begin : begin + length]
+        elements[place], begin = element.decode("utf-8", "surrogatepass") if is_text else element, begin + length
+    return elements.reshape(lengths.shape)

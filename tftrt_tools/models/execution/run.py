@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # (signature, .npz path of its inputs) of each call.
 SavedCalls = Sequence[tuple[str, str]]
-# Of a loaded model: the function that makes a call, given by its index, and how many calls there are.
+# A loaded model as (function that makes the call of an index, number of calls).
 Indexed: TypeAlias = tuple[Callable[[int], object], int]
 
 
@@ -43,14 +43,14 @@ class Call:
 
     @property
     def rows(self) -> int:
-        """How many rows its inputs have; 1 where all are scalars, and of an item whose inputs have unlike rows."""
+        """The number of rows of its inputs; 1 where all are scalars, and for an item whose inputs have different numbers of rows."""
         if self.count is not None:
             return self.count
         lengths = {len(array) for array in self.inputs.values() if array.ndim}
         return lengths.pop() if len(lengths) == 1 else 1
 
     def text(self) -> str:
-        """For people: serving_default(x 1x8x8x1)."""
+        """The call as messages show it, such as serving_default(x 1x8x8x1)."""
         return f"{self.signature}({shape_grammar.call_text(self.shapes)})"
 
 
@@ -67,7 +67,7 @@ class Renamed(records.Record):
 class NamedCall(records.Record):
     """A saved call, as a child gets it."""
 
-    # The model's name of it.
+    # The signature's name in the model.
     signature: str
     # The .npz of its inputs.
     inputs: str
@@ -115,7 +115,7 @@ class LoadRequest(records.Record):
     """What `load_job.made` does. answers: a folder for the first answers; "" where they are not kept."""
 
     model: str
-    # Of one signature.
+    # The calls, all of one signature.
     calls: tuple[NamedCall, ...]
     answers: str = ""
 
@@ -143,11 +143,11 @@ class Runnable(Protocol):
 
     @property
     def path(self) -> str:
-        """What its runtime loads."""
+        """The path that its runtime loads."""
 
     @property
     def runtime(self) -> Runtime:
-        """What runs it."""
+        """The runtime that runs it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,24 +167,24 @@ class Names:
     outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def renamed(self) -> Renamed:
-        """Its form in requests to the child, which turns names into the model's own for the call, and back for the answers."""
+        """The names as the child needs them: it turns them into the model's own for the call, and back for the answers."""
         return Renamed(dict(self.inputs), {there: here for here, there in self.outputs.items()})
 
 
 def named(saved_calls: SavedCalls, names: Mapping[str, Names] | None = None) -> list[NamedCall]:
     """Saved calls as children get them. Args: names: {signature of a call: its names in the model}, only if they differ."""
-    found = []
+    lines = []
     for signature, path in saved_calls:
         there = (names or {}).get(signature, Names(signature))
-        found.append(NamedCall(signature=there.signature, inputs=path, renamed=there.renamed()))
-    return found
+        lines.append(NamedCall(signature=there.signature, inputs=path, renamed=there.renamed()))
+    return lines
 
 
 class Started(Protocol):
     """A child process that runs models, such as the one of `worker`."""
 
     def call(self, request: Request) -> child.Outcome[Answer]:
-        """What `run_job.answer` takes and returns."""
+        """Send a Request to the child's `run_job.answer`, and return its Answer."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -195,7 +195,7 @@ class Run:
     answers: tuple[str, ...]
     # The place where it ran.
     where: Where
-    # Of each call.
+    # The seconds of each call.
     seconds: tuple[float, ...]
     # What the engines did in each call; None if it was not watched, or there are no engines.
     traces: tuple[CallTrace | None, ...]
@@ -278,12 +278,12 @@ def run(
     if started:
         done = started.call(request).result
     else:
-        with worker(model.runtime, env, log_file) as one:
-            done = one.call(request, silence=silence).result
+        with worker(model.runtime, env, log_file) as process:
+            done = process.call(request, silence=silence).result
     return Run(
         answers=tuple(call.output for call in calls),
         where=done.where,
-        seconds=tuple(one.seconds for one in done.calls),
-        traces=tuple(one.trace for one in done.calls),
+        seconds=tuple(call.seconds for call in done.calls),
+        traces=tuple(call.trace for call in done.calls),
         kernels=done.kernels,
     )

@@ -46,7 +46,7 @@ def objects(arrays: Arrays) -> Arrays:
 
 
 def keep_answers(call: NamedCall, answers: Arrays, path: str | os.PathLike[str]) -> None:
-    """Save the answers to a call, by the names of who asked."""
+    """Save the answers to a call, under the caller's names of the outputs."""
     names = call.renamed.outputs
     npz.save(path, {names.get(name, name): array for name, array in answers.items()})
 

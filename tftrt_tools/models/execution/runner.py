@@ -42,11 +42,11 @@ class Where(records.Record):
     version: str
     # The part of the runtime that ran the model, such as "CPUExecutionProvider"; "" for a runtime without such parts.
     provider: str = ""
-    # What to know of how the runtime loaded it, "" for nothing.
+    # A remark on how the runtime loaded it, "" for none.
     remark: str = ""
 
     def text(self) -> str:
-        """For people: "ONNX Runtime 1.23.2 (CPUExecutionProvider)"."""
+        """The runtime as messages show it: "ONNX Runtime 1.23.2 (CPUExecutionProvider)"."""
         return f"{self.runtime} {self.version}" + (f" ({self.provider})" if self.provider else "")
 
 
@@ -67,7 +67,7 @@ class Runner(Protocol):
 
     @property
     def where(self) -> Where:
-        """Where it runs."""
+        """Where the model runs."""
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """A call with these inputs. Raises: errors.CallFailed, here or when the call is made, where the model does not answer it."""

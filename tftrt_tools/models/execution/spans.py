@@ -9,27 +9,27 @@ Span = tuple[float, float]
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """Spans that do not overlap, in order, of the same instants."""
-    found: list[Span] = []
+    """Sorted spans without overlaps that cover the same instants."""
+    gaps: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if gaps and start <= gaps[-1][1]:
+            gaps[-1] = (gaps[-1][0], max(end, gaps[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            gaps.append((start, end))
+    return gaps
 
 
 def inside(spans: Sequence[Span], windows: Sequence[Span]) -> list[Span]:
     """The parts of `spans` in `windows`; both are unions."""
-    found, at = [], 0
+    merged, at = [], 0
     for start, end in spans:
         while at < len(windows) and windows[at][1] <= start:
             at += 1
         next_one = at
         while next_one < len(windows) and windows[next_one][0] < end:
-            found.append((max(start, windows[next_one][0]), min(end, windows[next_one][1])))
+            merged.append((max(start, windows[next_one][0]), min(end, windows[next_one][1])))
             next_one += 1
-    return found
+    return merged
 
 
 def outside(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
@@ -45,5 +45,5 @@ def outside(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
 
 
 def length(spans: Iterable[Span]) -> float:
-    """Their seconds; those of a union are the seconds of its instants."""
+    """The sum of the spans' seconds; for a union, the seconds that it covers."""
     return sum(end - start for start, end in spans)

@@ -46,20 +46,20 @@ class Split(records.Record):
     """Mean seconds of a call. Where parts run side by side, the time counts for the first of them in the order below, so that they add up
     to `seconds`."""
 
-    # How many calls.
+    # The number of calls.
     calls: int
-    # Of a call, from its begin to its end.
+    # Seconds of a call, from its beginning to its end.
     seconds: float
-    # Some TensorRT engine runs, on the host or the GPU.
+    # Seconds in which a TensorRT engine runs, on the host or the GPU.
     engine: float
-    # Some op decodes or resizes, or a dataset in the graph is read.
+    # Seconds in which an op decodes or resizes, or a dataset in the graph is read.
     decoding: float
-    # Some other op or kernel runs, or a copy between host and GPU.
+    # Seconds in which another op or kernel runs, or a copy between host and GPU.
     ops: float
 
     @property
     def between(self) -> float:
-        """Nothing of these runs: the executor schedules, or waits for a thread."""
+        """The time in which none of these runs: the executor schedules, or waits for a thread."""
         return max(0.0, self.seconds - self.engine - self.decoding - self.ops)
 
 
@@ -79,8 +79,8 @@ def split(events: trace.Events, launches: Sequence[Span] = ()) -> Split:
             engine.append((start, end))
         elif name in _DATASETS:
             decoding.append((start, end))
-        elif (found := _OP.fullmatch(name)) and found[1] not in AROUND:
-            (decoding if _DECODING.fullmatch(found[1]) else ops).append((start, end))
+        elif (match := _OP.fullmatch(name)) and match[1] not in AROUND:
+            (decoding if _DECODING.fullmatch(match[1]) else ops).append((start, end))
     ops += [(start, end) for plane, listed in events.items() if kernels.is_gpu(plane) for _, start, end in listed]
     whole, covered, found_seconds = union(calls), list[Span](), list[float]()
     for spans in (engine, decoding, ops):

@@ -40,15 +40,15 @@ class TooLarge(errors.TftrtError):
 class CallTrace(records.Record):
     """What the engine ops of one call did: {engine name: times}. "?" stands for an engine the log did not name."""
 
-    # Engines ran.
+    # How often each engine ran.
     engine: dict[str, int]
-    # Native segments ran instead.
+    # How often its native segment ran instead.
     fallback: dict[str, int]
-    # Engines were built.
+    # How often each engine was built.
     build: dict[str, int]
-    # Engines calibrated.
+    # How often each engine calibrated.
     calibration: dict[str, int]
-    # Lines in which TF-TRT explained itself.
+    # The lines of the log in which TF-TRT gives its reasons.
     reasons: tuple[str, ...] = ()
 
 
@@ -66,4 +66,4 @@ def combine(counts: Mapping[str, int], log: str) -> CallTrace:
             if any(message.find(line) is not None for message in fallback.REASONS)
         )
     )
-    return CallTrace(reasons=reasons, **{kind: dict(found) for kind, found in named.items()})
+    return CallTrace(reasons=reasons, **{kind: dict(reasons_of) for kind, reasons_of in named.items()})

@@ -35,7 +35,7 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 # The most rows of a call, if neither the user nor the passport gives a number.
 DEFAULT_BATCH = 32
-# More are a mistake.
+# The largest batch size that is accepted: a larger one is a mistake.
 _MOST_ROWS = 1_000_000
 # Where the calls of a signature come from: the user's data, --shapes, known shapes of the model, or only the signature.
 Origin = Literal["data", "shapes", "known", "signature"]
@@ -101,7 +101,7 @@ class Takes:
         *same: Mapping[str, str],
         manifest: Mapping[str, Any] | None = None,
     ) -> Takes:
-        """For one signature, called by this name. Args: as of `of`."""
+        """The inputs of one signature, called by this name. Args: as of `of`."""
         return cls.walking(signatures.Once.only(signature, inputs, *map(dict, same)), inputs, manifest)
 
     @classmethod
@@ -111,25 +111,28 @@ class Takes:
         inputs: Mapping[str, Sequence[InputSpec]],
         manifest: Mapping[str, Any] | None = None,
     ) -> Takes:
-        """For the signatures that are walked. Args: inputs, manifest: as of `of`."""
+        """The inputs of the signatures in `walked`. Args: inputs, manifest: as of `of`."""
         specs = {name: inputs[name] for name in walked.names}
-        others = {name: one for name, one in inputs.items() if name not in walked.with_twins(specs)}
+        others = {name: array for name, array in inputs.items() if name not in walked.with_twins(specs)}
         frozen = frozen_inputs.of_manifest(manifest or {}, specs)
         return cls(specs=specs, walked=walked, others=others, frozen=frozen).with_known(built_for(manifest))
 
     def with_pictures(self, pictures: Mapping[str, str]) -> Takes:
-        """The same with inputs of which it is known that they take encoded pictures: {signature: input}."""
+        """A copy that knows which inputs take encoded pictures: {signature: input}."""
         return dataclasses.replace(self, pictures=dict(pictures))
 
     def with_frozen(self, flag: str) -> Takes:
         """The same with inputs that have one value for good. Args: flag: text of --freeze; what names no input here is left aside. Raises:
         UsageError."""
-        found = {name: frozen_inputs.of_signature(flag, name, listed) for name, listed in self.specs.items()}
+        frozen_of = {name: frozen_inputs.of_signature(flag, name, listed) for name, listed in self.specs.items()}
         specs = {
-            name: [InputSpec(one.name, one.dtype, ()) if one.name in found.get(name, {}) else one for one in listed]
+            name: [
+                InputSpec(spec.name, spec.dtype, ()) if spec.name in frozen_of.get(name, {}) else spec
+                for spec in listed
+            ]
             for name, listed in self.specs.items()
         }
-        frozen = {name: {**self.frozen.get(name, {}), **found.get(name, {})} for name in self.specs}
+        frozen = {name: {**self.frozen.get(name, {}), **frozen_of.get(name, {})} for name in self.specs}
         return dataclasses.replace(self, specs=specs, frozen=frozen)
 
     def limited_by(self, *models: Mapping[str, Sequence[InputSpec]]) -> Takes:
@@ -157,9 +160,9 @@ class Takes:
 def built_for(manifest: Mapping[str, Any] | None) -> dict[str, list[Shapes]]:
     """{signature: shapes that engines were built for}."""
     return {
-        name: [{key: tuple(shape) for key, shape in call.items()} for call in one["calls"]]
-        for name, one in passport.signatures(dict(manifest or {})).items()
-        if one.get("calls")
+        name: [{key: tuple(shape) for key, shape in call.items()} for call in signature["calls"]]
+        for name, signature in passport.signatures(dict(manifest or {})).items()
+        if signature.get("calls")
     }
 
 
@@ -202,7 +205,7 @@ class Calls:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The signatures that got the user's data."""
+        """The signatures whose calls come from the user's data."""
         return tuple(name for name, origin in self.origins.items() if origin == "data")
 
 
@@ -214,17 +217,17 @@ class CallMaker:
 
     def given(self, folder: str | pathlib.Path, files_rows: int = 0) -> givens.Given | None:
         """The user's data, read; None without. Args: folder, files_rows: as of given.given. Raises: UsageError."""
-        takes, asked = self._takes, self._asked
-        if not asked.data:
+        takes, request = self._takes, self._asked
+        if not request.data:
             return None
         optional = {name: frozenset(values) for name, values in takes.frozen.items()}
         return givens.given(
-            asked.data,
+            request.data,
             takes.specs,
             folder,
-            asked.reading,
-            asked.data_rows,
-            asked.said,
+            request.reading,
+            request.data_rows,
+            request.said,
             files_rows,
             takes.walked,
             optional,
@@ -234,11 +237,11 @@ class CallMaker:
     def cut(self, given: givens.Given, sizes: Sequence[int]) -> tuple[dict[str, list[run.Call]], int]:
         """Calls of the signatures that the data fills. Args: sizes: rows of a call, largest first. Returns: ({signature: calls}, rows
         dropped). Raises: UsageError, also where the data has another value for a frozen input."""
-        found, dropped = given.cut(self._to_fill(given), sizes)
+        rows, dropped = given.cut(self._to_fill(given), sizes)
         return {
-            name: [dataclasses.replace(call, inputs=self._with_frozen(name, call.inputs)) for call in found[name]]
+            name: [dataclasses.replace(call, inputs=self._with_frozen(name, call.inputs)) for call in rows[name]]
             for name in self._takes.specs
-            if name in found
+            if name in rows
         }, dropped
 
     def declared(self) -> dict[str, list[Shapes]]:
@@ -252,17 +255,17 @@ class CallMaker:
         return walked.merged(by_name)
 
     def drawn(self, signature: str, shapes: Sequence[Shapes]) -> list[run.Call]:
-        """A drawn call for each of `shapes`. Raises: UsageError for --ranges of no input."""
-        made = drawing.calls(signature, self._takes.specs[signature], shapes, self._asked.seed, self.ranges)
+        """One drawn call for each of `shapes`. Raises: UsageError where --ranges names no input."""
+        calls = drawing.calls(signature, self._takes.specs[signature], shapes, self._asked.seed, self.ranges)
         fixed = self._takes.frozen.get(signature, {})
         name = self._takes.pictures.get(signature)
         drawn = [
             {name: random_inputs.pictures(call.inputs[name].shape, self._asked.seed + number)} if name else {}
-            for number, call in enumerate(made)
+            for number, call in enumerate(calls)
         ]
         return [
             dataclasses.replace(call, inputs={**call.inputs, **pictures, **fixed})
-            for call, pictures in zip(made, drawn, strict=True)
+            for call, pictures in zip(calls, drawn, strict=True)
         ]
 
     def drew(self, signature: str, calls: Sequence[run.Call]) -> tuple[str, ...]:
@@ -320,24 +323,26 @@ def choose(
     """
     maker = CallMaker(takes, asked)
     given = maker.given(folder)
-    found, dropped = maker.cut(given, sizes) if given else ({}, 0)
+    filled, dropped = maker.cut(given, sizes) if given else ({}, 0)
     origins: dict[str, Origin] = {}
     declared, _ = maker.declared(), maker.ranges
     for name, specs in takes.specs.items():
-        if name in found:
+        if name in filled:
             origins[name] = "data"
             continue
         origins[name] = "shapes" if name in declared else "known" if name in takes.known else "signature"
-        found[name] = maker.drawn(name, declared.get(name) or takes.known.get(name) or fallback(name, specs))
-    empty = [name for name, calls in found.items() if not calls]
+        filled[name] = maker.drawn(name, declared.get(name) or takes.known.get(name) or fallback(name, specs))
+    empty = [name for name, calls in filled.items() if not calls]
     if empty:
         raise errors.UsageError(
             f"the data has fewer rows than the smallest batch of signature {empty[0]!r} ({min(sizes)})",
             "give more rows, or --batch_size",
         )
-    drew = tuple(line for name, origin in origins.items() if origin != "data" for line in maker.drew(name, found[name]))
+    drew = tuple(
+        line for name, origin in origins.items() if origin != "data" for line in maker.drew(name, filled[name])
+    )
     return Calls(
-        calls={name: found[name] for name in takes.specs},
+        calls={name: filled[name] for name in takes.specs},
         origins=origins,
         given=given,
         dropped=dropped,
@@ -347,7 +352,7 @@ def choose(
 
 @contextlib.contextmanager
 def explained(origins: Mapping[str, Origin], flags: str = "--shapes, --ranges or --data") -> Iterator[None]:
-    """Say of a call that a model refuses that its values were drawn. Args: origins: as in Calls. flags: those that give others."""
+    """Tell the user that the values of a refused call were drawn. Args: origins: as in Calls. flags: those that give others."""
     try:
         yield
     except errors.CallFailed as error:

@@ -30,11 +30,11 @@ def calls_of_arrays(
 
     Returns: ({signature: its calls}, rows that fill no call). Raises: UsageError.
     """
-    found, dropped = {}, 0
+    cut, dropped = {}, 0
     for signature, prepared in filled(arrays, specs, aside=aside).items():
-        found[signature], lost = _cut(signature, prepared, specs[signature], batch_sizes)
+        cut[signature], lost = _cut(signature, prepared, specs[signature], batch_sizes)
         dropped += lost
-    return found, dropped
+    return cut, dropped
 
 
 def filled(
@@ -46,18 +46,18 @@ def filled(
     Returns: {signature: {input: array}}, one at least. Raises: UsageError.
     """
     array_reader.check_names((name for name in arrays if name not in aside), specs)
-    found = {}
+    by_signature = {}
     for signature, inputs in specs.items():
-        mine = {spec.name: array_reader.pick(arrays, signature, spec.name, len(inputs)) for spec in inputs}
-        if all(value is not None for value in mine.values()):
-            found[signature] = {spec.name: array_reader.prepared(mine[spec.name], spec) for spec in inputs}
-    if not found:
-        wanted = "; ".join(f"{name}: {', '.join(spec.name for spec in inputs)}" for name, inputs in specs.items())
+        picked = {spec.name: array_reader.pick(arrays, signature, spec.name, len(inputs)) for spec in inputs}
+        if all(value is not None for value in picked.values()):
+            by_signature[signature] = {spec.name: array_reader.prepared(picked[spec.name], spec) for spec in inputs}
+    if not by_signature:
+        names = "; ".join(f"{name}: {', '.join(spec.name for spec in inputs)}" for name, inputs in specs.items())
         raise errors.UsageError(
             f"{said} names {', '.join(arrays) or 'nothing'}, which fills no signature",
-            f"inputs here: {wanted}" + _about_scalars(arrays, specs),
+            f"inputs here: {names}" + _about_scalars(arrays, specs),
         )
-    return found
+    return by_signature
 
 
 def unnamed(path: str, specs: Mapping[str, Sequence[InputSpec]]) -> errors.UsageError:
@@ -90,13 +90,13 @@ def without(optional: Collection[str], specs: Sequence[InputSpec], given: Iterab
 
 def whole(signature: str, arrays: Arrays, specs: Sequence[InputSpec]) -> run.Call:
     """One call of all of the arrays, in their own shapes. Args: arrays: {input: array}. Raises: UsageError as `calls_of_arrays`."""
-    found = filled({f"{signature}/{name}": array for name, array in arrays.items()}, {signature: specs})[signature]
-    _check_shapes(signature, found, specs)
-    if any(not array.size for array in found.values()) and all(
-        not len(array) for array in found.values() if array.ndim
+    filled_in = filled({f"{signature}/{name}": array for name, array in arrays.items()}, {signature: specs})[signature]
+    _check_shapes(signature, filled_in, specs)
+    if any(not array.size for array in filled_in.values()) and all(
+        not len(array) for array in filled_in.values() if array.ndim
     ):
         raise _empty(signature)
-    return drawing.called(signature, specs, found)
+    return drawing.called(signature, specs, filled_in)
 
 
 def _empty(signature: str) -> errors.UsageError:

@@ -26,13 +26,13 @@ def calls(
 ) -> list[run.Call]:
     """A call for each of `shapes`, each from a seed of its own, counted up from `seed`. Args: ranges: {input: (low, high)}."""
     return [
-        called(signature, specs, random_inputs.random(specs, one, seed + number, ranges))
-        for number, one in enumerate(shapes)
+        called(signature, specs, random_inputs.random(specs, shape, seed + number, ranges))
+        for number, shape in enumerate(shapes)
     ]
 
 
 def called(signature: str, specs: Sequence[InputSpec], inputs: dict[str, npt.NDArray[Any]]) -> run.Call:
-    """The run.Call of whole inputs, with its rows."""
+    """Make a run.Call from complete inputs; it also gets the number of their rows."""
     rows = shape_grammar.rows(specs, {name: array.shape for name, array in inputs.items()})
     return run.Call(signature, inputs, 1 if rows is None else rows, whole=rows is None)
 
@@ -41,19 +41,21 @@ def drew(specs: Sequence[InputSpec], shapes: Sequence[Shapes], others: Collectio
     """The inputs whose drawn values keep to what the model takes, a line each. Args: shapes: of the calls. others: names of inputs that
     have values from elsewhere, such as --ranges."""
     told = (
-        limits.text(one.name, one.dtype, one.limit, shapes) for one in specs if one.limit and one.name not in others
+        limits.text(spec.name, spec.dtype, spec.limit, shapes)
+        for spec in specs
+        if spec.limit and spec.name not in others
     )
     return tuple(filter(None, told))
 
 
 def ranges(text: str, specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, tuple[float, float]]:
     """{input: (low, high)} of --ranges. Raises: UsageError, also for an input that no signature has."""
-    found = random_inputs.parse_ranges(text)
-    known = {spec.name for inputs in specs.values() for spec in inputs}
-    for name in found:
-        if name not in known:
-            raise errors.UsageError(f"--ranges: no input {name!r}", "inputs here: " + ", ".join(sorted(known)))
-    return found
+    parsed = random_inputs.parse_ranges(text)
+    names = {spec.name for inputs in specs.values() for spec in inputs}
+    for name in parsed:
+        if name not in names:
+            raise errors.UsageError(f"--ranges: no input {name!r}", "inputs here: " + ", ".join(sorted(names)))
+    return parsed
 
 
 def default_shapes(signature: str, specs: Sequence[InputSpec]) -> list[Shapes]:
@@ -70,15 +72,15 @@ def shapes_of_batch(
     Args: mend: the way out of unknown dimensions; {flag} in it becomes the --shapes to give.
     Raises: UsageError where more than the batch is unknown.
     """
-    found = {}
+    drawn = {}
     for spec in specs:
         if spec.shape is None or None in spec.shape[1:]:
             raise errors.UsageError(
                 f"input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()})",
                 mend.format(flag=f"--shapes='{signature}/{spec.name}:…'"),
             )
-        found[spec.name] = tuple(batch if dim is None else dim for dim in spec.shape)
-    return found
+        drawn[spec.name] = tuple(batch if dim is None else dim for dim in spec.shape)
+    return drawn
 
 
 def with_batch(specs: Sequence[InputSpec], shapes: Mapping[str, tuple[int, ...]], batch: int) -> Shapes:

@@ -25,15 +25,15 @@ _ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "CUDA_VISIBLE_DEVICES": "-1"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wanted(records.Record):
-    """What to write."""
+    """The rows and files to write."""
 
     # The source, and how pictures are read.
     options: DataOptions
     # The .npz.
     output: str
-    # A name, "" for the only one or serving_default.
+    # The signature's name; "" for the only one or serving_default.
     signature: str = ""
-    # At most; 0 for all.
+    # The most rows; 0 for all.
     rows: int = 0
     # The .npy of their classes, or "".
     labels: str = ""
@@ -51,7 +51,7 @@ class Wanted(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Written(records.Record):
-    """What was written."""
+    """The files that were written, and their rows."""
 
     wanted: Wanted
     # The kind, of find.Found.
@@ -108,17 +108,17 @@ def export(model: str | Source, wanted: Wanted, log_file: str | None = None, ove
         signatures.chosen(list(inputs), [wanted.signature] if wanted.signature else []), described.same
     )
     name = _signature(walked.names)
-    found = find.find(wanted.options.source, find.POSITIONAL)
-    options_module.check_image_flags(wanted.options, found.kind)
-    _check_labels(wanted, found)
+    files = find.find(wanted.options.source, find.POSITIONAL)
+    options_module.check_image_flags(wanted.options, files.kind)
+    _check_labels(wanted, files)
     plain = name == signatures.DEFAULT or len(signatures.Once.of(list(inputs), described.same).names) == 1
     others = array_reader.input_names(inputs) - array_reader.input_names({name: inputs[name]})
     request = Request(
         wanted=dataclasses.replace(wanted, signature=name),
         specs=inputs[name],
         others=tuple(sorted(others)),
-        kind=found.kind,
-        files=found.files,
+        kind=files.kind,
+        files=files.files,
         prefix="" if plain else f"{name}/",
         overwrite=overwrite,
     )
@@ -131,14 +131,14 @@ def _signature(names: list[str]) -> str:
     return signatures.DEFAULT if signatures.DEFAULT in names else names[0]
 
 
-def _check_labels(wanted: Wanted, found: find.Found) -> None:
-    kind = found.kind
+def _check_labels(wanted: Wanted, files: find.Found) -> None:
+    kind = files.kind
     if wanted.answers:
         _check_answers(wanted)
         return
     if wanted.label_feature and kind != "tfrecords":
         raise errors.UsageError(f"--label_feature is about TFRecords, and the data is {kind}", "leave it out")
-    if wanted.classes and not found.by_file:
+    if wanted.classes and not files.by_file:
         raise errors.UsageError(
             f"--classes is about folders of pictures or other files, and the data is {kind}", "leave it out"
         )
@@ -147,7 +147,7 @@ def _check_labels(wanted: Wanted, found: find.Found) -> None:
             f"--{'label_feature' if wanted.label_feature else 'classes'} has no effect without --output_labels",
             "name the file for the labels, or leave it out",
         )
-    if wanted.labels and kind != "tfrecords" and not found.by_file:
+    if wanted.labels and kind != "tfrecords" and not files.by_file:
         raise errors.UsageError(
             f"--output_labels: {kind} have no labels that could be read",
             "labels are the folders of pictures and "

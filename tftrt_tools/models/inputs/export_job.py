@@ -30,7 +30,7 @@ _SAID_EVERY = 50
 
 
 def job(request: WriteRequest) -> Written:
-    """As export.write."""
+    """The job export.write."""
     wanted, kind, specs, files = request.wanted, request.kind, request.specs, request.files
     source = wanted.options.source
     of_path: dict[str, int] = {}
@@ -40,8 +40,8 @@ def job(request: WriteRequest) -> Written:
     rows, labels, wheres, tally = _read(wanted, specs, request.others, kind, files, of_path)
     answers = _answers(wanted, kind, files, wheres, len(rows))
     scored, others = _dealt(wanted, len(rows))
-    known = {row_hashes(rows[number])[0] for number in scored} if others else set()
-    kept = [number for number in others if row_hashes(rows[number])[0] not in known]
+    scored_hashes = {row_hashes(rows[number])[0] for number in scored} if others else set()
+    kept = [number for number in others if row_hashes(rows[number])[0] not in scored_hashes]
     if others and not kept:
         raise errors.UsageError(
             f"all {len(others)} rows to calibrate on are equal to rows that are scored", "give more data"
@@ -81,14 +81,14 @@ def _read(
     """([{input: array of one row}], [class of each] or [], [the file of each chunk], Tally). Args: others: as of Request.
     of_path: {picture: class}, or {}."""
     held_back = wanted.calibration_rows or DEFAULT_CALIBRATION_ROWS
-    asked = wanted.rows + (held_back if wanted.calibration else 0) if wanted.rows else 0
+    rows_needed = wanted.rows + (held_back if wanted.calibration else 0) if wanted.rows else 0
     request = Request(
         options=wanted.options,
         signature=wanted.signature,
         specs=specs,
         files=files,
         said=find.POSITIONAL,
-        rows=asked,
+        rows=rows_needed,
         label_feature=wanted.label_feature,
         others=others,
     )
@@ -106,8 +106,8 @@ def _read(
         for row in batches:
             rows.append(row)
             if len(rows) % _SAID_EVERY == 0:
-                progress.say("reading rows", len(rows), asked or None)
-            if len(rows) == asked:
+                progress.say("reading rows", len(rows), rows_needed or None)
+            if len(rows) == rows_needed:
                 break
     if not rows:
         failed = f": {len(tally.failed)} files could not be decoded" if tally.failed else ""
@@ -151,13 +151,13 @@ def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
     beside = total - wanted.rows if wanted.rows else total // 4
     count = wanted.calibration_rows or max(min(DEFAULT_CALIBRATION_ROWS, beside), 1)
     if total <= count or total < wanted.rows + count:
-        asked = (
+        counts = (
             f"{wanted.rows} rows to score and {count} to calibrate on"
             if wanted.rows
             else f"some of them to score and {count} to calibrate on"
         )
         raise errors.UsageError(
-            f"{wanted.options.source} holds {total} row{'s'[: total != 1]}, and {asked} are needed",
+            f"{wanted.options.source} holds {total} row{'s'[: total != 1]}, and {counts} are needed",
             "ask for fewer, or give more data",
         )
     chosen = set(find.spread(total, count))
@@ -168,21 +168,23 @@ def _write(
     path: str, rows: list[dict[str, npt.NDArray[Any]]], specs: tuple[InputSpec, ...], prefix: str, overwrite: bool
 ) -> dict[str, str]:
     """Write rows as an .npz without a second copy in memory. Args: overwrite: as whole_file.replacing. Returns: {array: "dtype[shape]"}."""
-    said = {}
+    details = {}
     with whole_file.replacing(path, overwrite=overwrite) as target, zipfile.ZipFile(target, "w") as archive:
         for spec in specs:
             parts = [_storable(row[spec.name], spec.name) for row in rows]
             if parts and not parts[0].ndim:
                 parts = parts[:1]
             shape = (len(parts), *parts[0].shape[1:]) if parts[0].ndim else ()
-            dtype = max((part.dtype for part in parts), key=lambda one: one.itemsize)
+            dtype = max((part.dtype for part in parts), key=lambda array: array.itemsize)
             with archive.open(f"{prefix}{spec.name}.npy", "w", force_zip64=True) as file:
                 header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}  # type: ignore[no-untyped-call]
                 np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
                 for part in parts:
                     file.write(np.ascontiguousarray(part, dtype).tobytes())
-            said[prefix + spec.name] = f"{'string' if dtype.kind == 'S' else dtype.name}[{','.join(map(str, shape))}]"
-    return said
+            details[prefix + spec.name] = (
+                f"{'string' if dtype.kind == 'S' else dtype.name}[{','.join(map(str, shape))}]"
+            )
+    return details
 
 
 def _storable(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:

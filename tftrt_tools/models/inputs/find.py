@@ -111,8 +111,8 @@ def _kind(path: str) -> str:
     name = pathlib.Path(path).name.lower()
     if _SHARD.search(name):
         return "tfrecords"
-    known = next((kind for kind, endings in _KINDS.items() if name.endswith(endings)), "")
-    return "arrays" if not known and foreign.is_arrays(path) else known
+    matching = next((kind for kind, endings in _KINDS.items() if name.endswith(endings)), "")
+    return "arrays" if not matching and foreign.is_arrays(path) else matching
 
 
 def is_picture(name: str) -> bool:

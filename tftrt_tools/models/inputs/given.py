@@ -89,11 +89,11 @@ def given(
 
     Returns: Given. Raises: UsageError.
     """
-    found = find.find(source, said)
+    files = find.find(source, said)
     reading = dataclasses.replace(reading or DataOptions(), source=source)
-    options_module.check_image_flags(reading, found.kind)
+    options_module.check_image_flags(reading, files.kind)
     folder = pathlib.Path(folder)
-    if found.kind == "function":
+    if files.kind == "function":
         if rows:
             raise errors.UsageError(
                 f"--data_rows does not cut what a function yields, and {said}={source} is one",
@@ -103,13 +103,13 @@ def given(
         yielded = user_calls.calls(source, specs, folder / "user", said, walked, optional, others, seen)
         return Given(arrays={}, calls=yielded.calls, rows=None, aside=yielded.aside, integers=seen.lines())
     unwanted = array_reader.input_names(others or {}) - array_reader.input_names(specs)
-    if found.kind == "arrays" and len(found.files) == 1:
-        arrays = array_reader.load(found.files[0])
+    if files.kind == "arrays" and len(files.files) == 1:
+        arrays = array_reader.load(files.files[0])
         needed = {
             name: cutting.without((optional or {}).get(name, frozenset()), inputs, ()) for name, inputs in specs.items()
         }
         if "" in arrays and all(len(inputs) != 1 for inputs in needed.values()):
-            raise cutting.unnamed(found.files[0], needed)
+            raise cutting.unnamed(files.files[0], needed)
         arrays = walked.renamed(arrays) if walked else arrays
         arrays = {name: array[:rows] if rows and array.ndim else array for name, array in arrays.items()}
         return Given(
@@ -119,13 +119,13 @@ def given(
             aside=tuple(name for name in arrays if name in unwanted),
             integers=_integers(arrays, specs),
         )
-    held = array_reader.names(found.files[0]) if found.kind == "arrays" else ()
+    held = array_reader.names(files.files[0]) if files.kind == "arrays" else ()
     has, aside = ([name for name in held if (name in unwanted) == out] for out in (False, True))
-    wanted = {
+    required = {
         name: cutting.without((optional or {}).get(name, frozenset()), inputs, has) for name, inputs in specs.items()
     }
     read_rows = read.read(
-        found, wanted, reading, folder / "rows", files_rows or rows, said, walked, {**(others or {}), **specs}
+        files, required, reading, folder / "rows", files_rows or rows, said, walked, {**(others or {}), **specs}
     )
     return Given(arrays=read_rows.arrays, calls={}, rows=read_rows, aside=tuple(aside), integers=read_rows.integers)
 

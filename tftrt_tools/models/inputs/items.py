@@ -50,10 +50,10 @@ def in_order(specs: Sequence[InputSpec]) -> list[str] | None:
     places = [spec.place for spec in specs]
     if len(specs) < 2:
         return [spec.name for spec in specs]
-    known = [place for place in places if place is not None]
+    sorted_places = [place for place in places if place is not None]
     return (
-        [specs[number].name for number in sorted(range(len(specs)), key=lambda one: known[one])]
-        if len(known) == len(specs)
+        [specs[number].name for number in sorted(range(len(specs)), key=lambda number: sorted_places[number])]
+        if len(sorted_places) == len(specs)
         else None
     )
 
@@ -61,10 +61,14 @@ def in_order(specs: Sequence[InputSpec]) -> list[str] | None:
 def array(value: object, name: str, where: str) -> npt.NDArray[Any]:
     """A value as an array. Args: name: of its input; where: the item, for messages. Raises: UsageError where it is none."""
     try:
-        found = np.asarray(value)
+        converted = np.asarray(value)
     except (ValueError, TypeError):
-        found = None
-    if found is None or found.dtype == object and not all(isinstance(one, (str, bytes)) for one in found.reshape(-1)):
+        converted = None
+    if (
+        converted is None
+        or converted.dtype == object
+        and not all(isinstance(element, (str, bytes)) for element in converted.reshape(-1))
+    ):
         what = f"input {name!r} is" if name else "it is"
         raise errors.UsageError(f"{where}: {what} a {type(value).__name__} and no array", MEND)
-    return found
+    return converted

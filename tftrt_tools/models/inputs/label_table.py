@@ -89,7 +89,7 @@ def _column(table: Table, header: list[str], wanted: str) -> tuple[int, bool]:
 
 
 def _file_column(table: Table, files: tuple[str, ...], labels: int) -> int | None:
-    """The number of the column with the files' names; None if no column has one."""
+    """The number of the column with the files' names; None where no column names a file."""
     if not files:
         return None
     names = _Names(files)
@@ -118,36 +118,36 @@ class _Names:
     def matched(self, table: str, cells: Sequence[str], labels: Sequence[str]) -> list[str]:
         """The label of each file. Args: table: its path, for messages. cells: names in its rows; labels: of these.
         Raises: UsageError, also for a file without a label."""
-        found: dict[tuple[str, ...], str] = {}
+        rows: dict[tuple[str, ...], str] = {}
         elsewhere: dict[tuple[str, ...], list[tuple[str, ...]]] = collections.defaultdict(list)
         for cell, label in zip(cells, labels, strict=True):
-            if found.setdefault(_parts(cell), label) != label:
+            if rows.setdefault(_parts(cell), label) != label:
                 raise errors.UsageError(
-                    f"{table} has two labels for {cell.strip()}: {found[_parts(cell)]} and {label}", "give one"
+                    f"{table} has two labels for {cell.strip()}: {rows[_parts(cell)]} and {label}", "give one"
                 )
             elsewhere[_parts(cell)[-1:]].append(_parts(cell))
-        keys = [self._key(path, found, elsewhere, table) for path in self._files]
+        keys = [self._key(path, rows, elsewhere, table) for path in self._files]
         lost = [pathlib.Path(path).name for path, key in zip(self._files, keys, strict=True) if key is None]
         if lost:
             more = f" and {len(lost) - 1} more of {len(self._files)} files" if len(lost) > 1 else ""
             raise errors.UsageError(
                 f"{table} has no label for {lost[0]}{more}", "give each file of --data a row FILE,LABEL"
             )
-        return [found[key] for key in keys if key is not None]
+        return [rows[key] for key in keys if key is not None]
 
     def _key(
         self,
         path: str,
-        found: Collection[tuple[str, ...]],
+        names_of_rows: Collection[tuple[str, ...]],
         elsewhere: Mapping[tuple[str, ...], list[tuple[str, ...]]],
         table: str,
     ) -> tuple[str, ...] | None:
         """The parts of a file's name in the table, or None."""
         names = list(_names_of(path))
-        key = next((one for one in names if one in found), None)
+        key = next((name for name in names if name in names_of_rows), None)
         if key is None:
             # The files may have moved.
-            moved = [one for name in names if len(name) == 1 for one in elsewhere.get(name, ())]
+            moved = [place for name in names if len(name) == 1 for place in elsewhere.get(name, ())]
             key = moved[0] if len(moved) == 1 else None
         if key and len(key) == 1 and self._bare[pathlib.Path(path).name] > 1:
             raise errors.UsageError(

@@ -98,8 +98,8 @@ def read(path: str, rows: Rows | None = None, column: str = "", said: str = "--l
     if column and ending not in (".csv", ".tsv"):
         raise errors.UsageError(f"--label_column={column} speaks of a table, and {path} is none", "leave it out")
     if ending in (".csv", ".tsv"):
-        found, matched = label_table.read(tables.read(path), rows.names if rows else (), column)
-        return found if matched else _placed(found, rows)
+        labels, matched = label_table.read(tables.read(path), rows.names if rows else (), column)
+        return labels if matched else _placed(labels, rows)
     if ending == ".txt":
         return _placed(label_table.typed(_decoded(path)), rows)
     if not foreign.is_arrays(path):
@@ -134,14 +134,14 @@ def numbered(values: npt.NDArray[Any], names: tuple[str, ...] = (), said: str = 
         raise errors.UsageError(
             f"{said} holds numbers of classes, and {odd!r}", "give numbers only, or names and --classes"
         )
-    known = {name: number for number, name in enumerate(names or sorted(set(values.tolist())))}
-    unknown = [name for name in values if name not in known]
+    numbers = {name: number for number, name in enumerate(names or sorted(set(values.tolist())))}
+    unknown = [name for name in values if name not in numbers]
     if unknown:
         raise errors.UsageError(
             f"{said} holds {unknown[0]!r}, which --classes does not name",
             "give each class a line, in the model's order",
         )
-    return np.array([known[name] for name in values], np.int64)
+    return np.array([numbers[name] for name in values], np.int64)
 
 
 def class_names(path: str) -> tuple[str, ...]:
@@ -167,13 +167,13 @@ def _of_rows_folders(rows: Rows | None) -> npt.NDArray[Any]:
         raise errors.UsageError(
             "--labels=folders needs --data with pictures or other files in a folder for each class", _FORMS
         )
-    found = [pathlib.Path(name).parent.name for name in rows.names]
-    if len(set(found)) < 2:
+    folders = [pathlib.Path(name).parent.name for name in rows.names]
+    if len(set(folders)) < 2:
         raise errors.UsageError(
-            f"--labels=folders: all files of --data are in the folder {found[0]!r}",
+            f"--labels=folders: all files of --data are in the folder {folders[0]!r}",
             "put those of each class into a folder of its own",
         )
-    return label_table.objects(found)
+    return label_table.objects(folders)
 
 
 def _placed(values: npt.NDArray[Any], rows: Rows | None) -> npt.NDArray[Any]:

@@ -75,12 +75,12 @@ def checked_images(options: DataOptions) -> DataOptions:
     """The options, if those for pictures can work. Raises: UsageError."""
     if options.image_error_limit < 0:
         raise errors.UsageError(f"--image_error_limit is {options.image_error_limit}", "give 0 or more")
-    for flag, value, known in (
+    for flag, value, words in (
         ("image_resize", options.image_resize, IMAGE_RESIZE),
         ("image_channels", options.image_channels, IMAGE_CHANNELS),
     ):
-        if value not in known:
-            raise errors.UsageError(f"--{flag}={value} is unknown", "known: " + ", ".join(known))
+        if value not in words:
+            raise errors.UsageError(f"--{flag}={value} is unknown", "known: " + ", ".join(words))
     for flag, values in (("image_mean", options.image_mean), ("image_std", options.image_std)):
         if len(values) not in (0, 1, 3):
             raise errors.UsageError(f"--{flag} has {len(values)} values", "give one, or one for each channel")

@@ -34,22 +34,22 @@ class _Unfit(Exception):
 
 
 def job(request: RowsRequest) -> Saved:
-    """As read.save."""
+    """The job read.save."""
     folder = pathlib.Path(request.folder)
     folder.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Place] = {}
     reads: dict[str, _Reading] = {}
     unfit: list[errors.UsageError] = []
-    for one in request.signatures:
+    for signature in request.signatures:
         # Signatures with the same inputs get the same rows, unless files name a row's parts SIGNATURE/INPUT.
-        key = repr((one.specs, one.name if request.kind in _NAMED_PARTS else ""))
+        key = repr((signature.specs, signature.name if request.kind in _NAMED_PARTS else ""))
         if key not in reads:
             try:
-                reads[key] = _Reading(request, one, folder / str(len(reads))).read()
+                reads[key] = _Reading(request, signature, folder / str(len(reads))).read()
             except _Unfit as caught:
                 unfit.append(caught.error)
                 continue
-        arrays |= {f"{one.name}/{name}": place for name, place in reads[key].places.items()}
+        arrays |= {f"{signature.name}/{name}": place for name, place in reads[key].places.items()}
     if not reads:
         raise unfit[0]
     first = next(iter(reads.values()))
@@ -60,7 +60,7 @@ def job(request: RowsRequest) -> Saved:
         total=first.total,
         failed=tuple(pathlib.Path(path).name for path in first.tally.failed),
         integers=tuple(
-            dict.fromkeys(line for one in reads.values() for line in one.tally.integers.lines(request.kind))
+            dict.fromkeys(line for read in reads.values() for line in read.tally.integers.lines(request.kind))
         ),
     )
 
@@ -89,7 +89,7 @@ class _Reading:
         self.total = len(request.files) if self._by_file else 0
 
     def read(self) -> _Reading:
-        """Read all. Returns: self. Raises: _Unfit, UsageError."""
+        """Read all rows of the source. Returns: self. Raises: _Unfit, UsageError."""
         try:
             chunks = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{self._kind}").source(
                 self._request
@@ -176,7 +176,7 @@ class _Writer:
             self._texts.append(array)
 
     def place(self) -> Place:
-        """Where the rows are."""
+        """The Place of the file that holds the rows."""
         shape = (self._count, *self._first.shape[1:]) if self._first.ndim else ()
         if self._file:
             return Place(path=str(self._path), dtype=self._first.dtype.name, shape=shape)

@@ -45,7 +45,7 @@ def overlap(known: Collection[str], arrays: Mapping[str, npt.ArrayLike]) -> int:
     Args: known: set of the data set's row hashes (DataRecord.rows); if it keeps fewer hashes than it has samples, the count is a lower
       bound. arrays: as in `row_hashes`, in the dtypes of the signature's inputs.
     """
-    return sum(one in known for one in row_hashes(arrays))
+    return sum(row_hash in known for row_hash in row_hashes(arrays))
 
 
 def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -16,5 +16,5 @@ def read(path: str) -> list[bytes]:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise errors.UsageError(f"{path} is UTF-16", "save it as UTF-8")
     # Not splitlines: a form feed does not end a line.
-    found = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
-    return found[:-1] if not found[-1] else found
+    lines = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
+    return lines[:-1] if not lines[-1] else lines

@@ -18,7 +18,7 @@ from tftrt_tools.models.inputs.value_ranges import Integers
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
-# In place of an array that the function does not yield.
+# Stands for an array that the function does not yield.
 _NONE = np.zeros(0)
 
 
@@ -29,7 +29,7 @@ class Request(records.Record):
     # "module:function". It yields {input: array}, a tuple or one array for a model's only or default signature, or (signature, {input:
     # array}).
     function: str
-    # For the items.
+    # The folder for the items.
     folder: str
     # The flag that named the function, for messages.
     said: str
@@ -88,11 +88,11 @@ def calls(
     Returns: Yielded. Raises: UsageError.
     """
     default = signatures.DEFAULT if signatures.DEFAULT in specs else next(iter(specs))
-    found: dict[str, list[run.Call]] = {}
+    by_signature: dict[str, list[run.Call]] = {}
     aside: dict[str, None] = {}
     items_saved = save.run(Request(function=reference, folder=str(folder), said=said)).result
-    for number, one in enumerate(items_saved, 1):
-        name, arrays = one.signature, npz.load(one.path)
+    for number, item in enumerate(items_saved, 1):
+        name, arrays = item.signature, npz.load(item.path)
         name = walked.leader(name) if walked and name else name or _meant(default, arrays, specs, others or {})
         if name in (others or {}):
             aside[name] = None
@@ -102,20 +102,20 @@ def calls(
                 f"{said}={reference} yields for signature {name!r}", "signatures here: " + ", ".join(specs)
             )
         where = f"item {number} of {reference}"
-        wanted = list(specs[name])
-        if not one.form or len(arrays) < len(wanted):
-            wanted = cutting.without((optional or {}).get(name, frozenset()), wanted, () if one.form else arrays)
-        values = items.named(_content(one.form, arrays), where, name, wanted)
+        inputs = list(specs[name])
+        if not item.form or len(arrays) < len(inputs):
+            inputs = cutting.without((optional or {}).get(name, frozenset()), inputs, () if item.form else arrays)
+        values = items.named(_content(item.form, arrays), where, name, inputs)
         if integers is not None:
-            for spec in wanted:
+            for spec in inputs:
                 integers.add(values.get(spec.name, _NONE), spec)
-        found.setdefault(name, []).append(cutting.whole(name, values, wanted))
-    if not found:
+        by_signature.setdefault(name, []).append(cutting.whole(name, values, inputs))
+    if not by_signature:
         raise errors.UsageError(
             f"{said}={reference} yields nothing for {', '.join(specs)}, but for {', '.join(aside)}",
             "name the signatures that the items are for in --signature_keys",
         )
-    return Yielded({name: _counted(calls) for name, calls in found.items()}, tuple(aside))
+    return Yielded({name: _counted(calls) for name, calls in by_signature.items()}, tuple(aside))
 
 
 def _counted(calls: Sequence[run.Call]) -> list[run.Call]:
@@ -131,7 +131,7 @@ def _meant(
     specs: Mapping[str, Sequence[InputSpec]],
     others: Mapping[str, Sequence[InputSpec]],
 ) -> str:
-    """The signature of an item that names none: `default`, unless its arrays are those of another signature alone."""
+    """The signature of an item that names none: `default`, unless its arrays fit only another signature."""
     names = set(arrays)
     takers = [name for name, inputs in {**specs, **others}.items() if names == {spec.name for spec in inputs}]
     fits_default = names <= {spec.name for spec in specs[default]}

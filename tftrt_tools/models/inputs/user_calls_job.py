@@ -23,7 +23,7 @@ _SPARE_BYTES = 1 << 30
 
 
 def job(request: Request) -> list[Item]:
-    """As user_calls.save."""
+    """The job user_calls.save."""
     folder = pathlib.Path(request.folder)
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[Item] = []
@@ -47,7 +47,7 @@ def job(request: Request) -> list[Item]:
 
 def _check_end(number: int, held: int, folder: pathlib.Path, request: Request) -> None:
     """Refuse a function that seems never to end. Args: held: bytes of its first `number` items. Raises: UsageError."""
-    # All items are in memory at a time, later.
+    # Later, all items are in memory at the same time.
     most = min(
         os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
         shutil.disk_usage(folder).free + held - _SPARE_BYTES,

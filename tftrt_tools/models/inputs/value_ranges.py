@@ -38,7 +38,7 @@ class ValueRange(records.Record):
         return max(abs(self.minimum), abs(self.maximum))
 
     def with_others(self, other: ValueRange) -> ValueRange:
-        """Of the values of both."""
+        """The range of both sets of values together."""
         values = self.values + other.values
         rms = math.sqrt((self.rms**2 * self.values + other.rms**2 * other.values) / values)
         return ValueRange(
@@ -50,7 +50,7 @@ class ValueRange(records.Record):
         )
 
     def text(self) -> str:
-        """For people."""
+        """The range as messages show it."""
         return f"from {self.minimum:.4g} to {self.maximum:.4g}"
 
 
@@ -66,7 +66,7 @@ class Ranges:
             if array.dtype.kind != "f" or not array.ndim or not array.size:
                 continue
             wide = array.astype("float64")
-            one = ValueRange(
+            measured = ValueRange(
                 minimum=float(wide.min()),
                 maximum=float(wide.max()),
                 rms=math.sqrt(float((wide**2).mean())),
@@ -74,21 +74,21 @@ class Ranges:
                 values=array.size,
             )
             key = f"{signature}/{name}"
-            self.found[key] = self.found[key].with_others(one) if key in self.found else one
+            self.found[key] = self.found[key].with_others(measured) if key in self.found else measured
 
 
 def combined(found: Iterable[Mapping[str, ValueRange]]) -> dict[str, ValueRange]:
     """The ranges of several sets of rows together."""
     together: dict[str, ValueRange] = {}
-    for name, one in (item for each in found for item in each.items()):
-        together[name] = together[name].with_others(one) if name in together else one
+    for name, value_range in (item for each in found for item in each.items()):
+        together[name] = together[name].with_others(value_range) if name in together else value_range
     return together
 
 
 def read(data: Mapping[str, Any]) -> dict[str, ValueRange]:
     """Of a calibration's data record, {} where it has none (an older one) or none that can be read."""
     try:
-        return {name: ValueRange.from_dict(one) for name, one in (data.get("ranges") or {}).items()}
+        return {name: ValueRange.from_dict(value_range) for name, value_range in (data.get("ranges") or {}).items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}
 
@@ -97,11 +97,11 @@ def differing(
     calibrated: Mapping[str, ValueRange], seen: Mapping[str, ValueRange], said: str = "--data"
 ) -> Iterator[str]:
     """A line on each input whose values differ in scale between calibration and other data. Args: said: the other data, for people."""
-    for name, one in calibrated.items():
+    for name, value_range in calibrated.items():
         other = seen.get(name)
-        if other and (_scaled(one, other) or _shifted(one, other)):
+        if other and (_scaled(value_range, other) or _shifted(value_range, other)):
             yield (
-                f"{name}: the calibration's values go {one.text()} (RMS {one.rms:.3g}), those of {said} {other.text()} "
+                f"{name}: the calibration's values go {value_range.text()} (RMS {value_range.rms:.3g}), those of {said} {other.text()} "
                 f"(RMS {other.rms:.3g}): is one of them scaled differently?"
             )
 
@@ -109,13 +109,13 @@ def differing(
 def _scaled(one: ValueRange, other: ValueRange) -> bool:
     if not one.rms or not other.rms:
         return False
-    wanted = _RATIO if min(one.rows, other.rows) >= _FEW else _RATIO_OF_FEW
+    ratio = _RATIO if min(one.rows, other.rows) >= _FEW else _RATIO_OF_FEW
     ratios = one.largest / other.largest, one.rms / other.rms
-    return min(ratios) >= wanted or max(ratios) <= 1 / wanted
+    return min(ratios) >= ratio or max(ratios) <= 1 / ratio
 
 
 def _shifted(one: ValueRange, other: ValueRange) -> bool:
-    """Whether one has large negative values and the other none."""
+    """Whether one range has large negative values and the other has none."""
     if min(one.values, other.values) < _MANY or min(one.rows, other.rows) < _FEW:
         return False
     return any(
@@ -146,9 +146,9 @@ class Integers:
         self._found[spec.name] = (array.dtype.name, spec.dtype, low, high)
 
     def lines(self, kind: str = "") -> tuple[str, ...]:
-        """A line on each. Args: kind: of the source (find.Found); numbers of a table are text, so that 3 is no integer."""
+        """One line for each input. Args: kind: of the source (find.Found). Numbers in a table are text: 3 is no integer there."""
         return tuple(
-            f"integers ({given}) from {low} to {high} fill input {name}, which takes {wanted}: are they scaled as in training?"
-            for name, (given, wanted, low, high) in self._found.items()
+            f"integers ({given}) from {low} to {high} fill input {name}, which takes {ratio}: are they scaled as in training?"
+            for name, (given, ratio, low, high) in self._found.items()
             if kind not in _UNTYPED and (low < -1 or high > 1)
         )

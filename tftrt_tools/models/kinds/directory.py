@@ -1,4 +1,4 @@
-"""What kinds of models have in common that are directories with a passport."""
+"""The members that all kinds of models share that are directories with a passport."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Directory:
         return files.digest(path)
 
     def document(self, path: str, name: str) -> dict[str, Any] | None:
-        """As model.Kind.document."""
+        """The document `name` of the passport, as model.Kind.document."""
         found: dict[str, Any] | None = passport.read(path, name)
         return found
 
     def keep(self, path: str, name: str, document: Mapping[str, Any]) -> bool:
-        """As model.Kind.keep."""
+        """Keep a document in the passport, as model.Kind.keep."""
         passport.write(path, name, dict(document))
         return True

@@ -38,16 +38,16 @@ def placed(model: Model, python: str, flag: str) -> tuple[Model, str]:
         )
     path = interpreter.found(python, flag)
     try:
-        said = seen.run({"package": runtime.package, "jobs": runtime.jobs}, runtime.env, path, _SECONDS).result
+        answer = seen.run({"package": runtime.package, "jobs": runtime.jobs}, runtime.env, path, _SECONDS).result
     except child.ChildDied as error:
         raise errors.TftrtError(
             f"--{flag}={python} does not run tftrt-tools: {error.cause}",
             "give the Python, 3.10 or later, of an environment with numpy and " + runtime.package,
         ) from None
-    missing, found = said["missing"], said["found"]
+    missing, paths = answer["missing"], answer["found"]
     if missing:
         raise errors.TftrtError(
             f"--{flag}={python} does not load {', '.join(missing)}: {next(iter(missing.values()))}",
             f"{path} -m pip install {' '.join(missing)}, or give the Python of another environment",
         )
-    return dataclasses.replace(model, python=path), f"{runtime.package} {found['version']} of Python {found['python']}"
+    return dataclasses.replace(model, python=path), f"{runtime.package} {paths['version']} of Python {paths['python']}"

@@ -95,7 +95,7 @@ class Overview(records.Record, results.Result):
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """The bytes of all files."""
         return sum(file.bytes for file in self.files)
 
     def summary(self) -> str:
@@ -108,12 +108,12 @@ class Overview(records.Record, results.Result):
             ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()),
             sum(self.ops.values()),
         )
-        said = (
+        reason = (
             f"{self.form} of {bytes_text(self.bytes)} with {count} op{'' if count == 1 else 's'}",
             f"opset {opsets}" if opsets else "",
             *(f"{name} {self.facts[name]}" for name in ("producer",) if name in self.facts),
         )
-        return "; ".join(filter(None, said))
+        return "; ".join(filter(None, reason))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Kind(Protocol):
 
     @property
     def name(self) -> str:
-        """For people, such as "SavedModel"."""
+        """The kind's name in messages, such as "SavedModel"."""
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class Kind(Protocol):
 
     @property
     def runtime(self) -> Runtime:
-        """What runs models of this kind."""
+        """The runtime that runs models of this kind."""
 
     @property
     def named_signatures(self) -> bool:
@@ -147,7 +147,7 @@ class Kind(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Whether TensorRT runs all of a model: without TensorFlow, and on a GPU alone."""
+        """Whether TensorRT runs the whole model, without TensorFlow and only on a GPU."""
 
     @property
     def of_tensorflow(self) -> bool:
@@ -197,13 +197,13 @@ class Kind(Protocol):
 class Model:
     """A model on disk, opened."""
 
-    # Its kind.
+    # The kind of the model.
     kind: Kind
     # As the user named it.
     source: Source
     # The path that its runtime loads.
     path: str
-    # Its contents.
+    # The contents of the model.
     contents: Contents
     # The interpreter of another environment that runs it; None for this one.
     python: str | None = None
@@ -244,7 +244,7 @@ class Model:
 
     @property
     def title(self) -> str:
-        """For people: its path as the user named it."""
+        """The model's name in messages: its path as the user named it."""
         return str(self.source)
 
     def digest(self) -> str:

@@ -35,19 +35,19 @@ class Matched:
 
 def parse(texts: Sequence[str], flag: str = "rename") -> dict[str, str]:
     """{name in the first model: name in the second} of a flag. Args: texts: ORIGINAL=CONVERTED each. Raises: UsageError."""
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in filter(None, texts):
         here, _, there = (part.strip() for part in text.partition("="))
         if not here or not there:
             raise errors.UsageError(
                 f"--{flag}: {text!r} is not of the form ORIGINAL=CONVERTED", f"such as --{flag}=image=input.1"
             )
-        if here in found or there in found.values():
+        if here in pairs or there in pairs.values():
             raise errors.UsageError(
-                f"--{flag} names {here if here in found else there!r} twice", "name each input and output once"
+                f"--{flag} names {here if here in pairs else there!r} twice", "name each input and output once"
             )
-        found[here] = there
-    return found
+        pairs[here] = there
+    return pairs
 
 
 def match(
@@ -69,23 +69,23 @@ def match(
         if both_named
         else {_only(first, keys): _only(second, keys)}
     )
-    found = {name: one for name, one in second.signatures.items() if name not in pairs.values()}
+    unpaired = {name: signature for name, signature in second.signatures.items() if name not in pairs.values()}
     renamed, notes = {}, []
     for here, there in pairs.items():
-        mine, theirs = first.signatures[here], second.signatures[there]
-        inputs = _side("input", (first, mine.inputs), (second, theirs.inputs), said, flag)
-        outputs = _side("output", (first, mine.outputs), (second, theirs.outputs), said, flag)
+        ours, theirs = first.signatures[here], second.signatures[there]
+        inputs = _side("input", (first, ours.inputs), (second, theirs.inputs), said, flag)
+        outputs = _side("output", (first, ours.outputs), (second, theirs.outputs), said, flag)
         renamed[here] = Names(there, inputs, outputs)
-        found[here] = _by_first_names(theirs, inputs, outputs)
+        unpaired[here] = _by_first_names(theirs, inputs, outputs)
         sides = (("input", inputs), ("output", outputs))
         notes += [
-            f"{kind} {one!r} of {first.title} is {other!r} in {second.title}"
+            f"{kind} {name!r} of {first.title} is {other!r} in {second.title}"
             for kind, side in sides
-            for one, other in side.items()
+            for name, other in side.items()
         ]
     return Matched(
         signatures=tuple(names or pairs),
-        second=dataclasses.replace(second.contents, signatures=found),
+        second=dataclasses.replace(second.contents, signatures=unpaired),
         names=renamed,
         notes=tuple(notes),
     )
@@ -93,10 +93,10 @@ def match(
 
 def beside(first: Model, second: Model) -> Matched:
     """Two models of which each goes by its own names. Raises: UsageError where a kind of model has no signatures to name."""
-    for one in (first, second):
-        if not one.kind.named_signatures:
+    for model in (first, second):
+        if not model.kind.named_signatures:
             raise errors.UsageError(
-                f"{one.title} has no signatures to choose from",
+                f"{model.title} has no signatures to choose from",
                 "leave --native_signature and --candidate_signature out",
             )
     return Matched(signatures=tuple(first.signatures), second=second.contents, names={})
@@ -104,11 +104,13 @@ def beside(first: Model, second: Model) -> Matched:
 
 def _check_said(said: Mapping[str, str], first: Model, second: Model, flag: str) -> None:
     for model, names in ((first, said), (second, said.values())):
-        known = dict.fromkeys(spec.name for one in model.signatures.values() for spec in (*one.inputs, *one.outputs))
+        known_names = dict.fromkeys(
+            spec.name for signature in model.signatures.values() for spec in (*signature.inputs, *signature.outputs)
+        )
         for name in names:
-            if name not in known:
+            if name not in known_names:
                 raise errors.UsageError(
-                    f"--{flag}: {model.source} has no input or output {name!r}", "there are: " + ", ".join(known)
+                    f"--{flag}: {model.source} has no input or output {name!r}", "there are: " + ", ".join(known_names)
                 )
 
 
@@ -138,19 +140,21 @@ def _side(
 
     Args: kind: "input" or "output". here, there: each model with its inputs or outputs. Raises: UsageError where that is not certain.
     """
-    mine, theirs = here[1], there[1]
-    found = {one.name: said[one.name] for one in mine if said.get(one.name) in [other.name for other in theirs]}
+    ours, theirs = here[1], there[1]
+    renamed = {spec.name: said[spec.name] for spec in ours if said.get(spec.name) in [other.name for other in theirs]}
     for name_of in (_itself, _plain):
-        for one in _left(mine, found):
-            near = [other for other in _left(theirs, found.values()) if name_of(one.name) == name_of(other.name)]
+        for unmatched in _left(ours, renamed):
+            near = [
+                other for other in _left(theirs, renamed.values()) if name_of(unmatched.name) == name_of(other.name)
+            ]
             if len(near) == 1:
-                found[one.name] = near[0].name
-    left, right = _left(mine, found), _left(theirs, found.values())
+                renamed[unmatched.name] = near[0].name
+    left, right = _left(ours, renamed), _left(theirs, renamed.values())
     likely = [
-        (one.name, other.name) for one in left for other in right if one.dtype == other.dtype and fits(one, other)
+        (spec.name, other.name) for spec in left for other in right if spec.dtype == other.dtype and fits(spec, other)
     ]
     if len(left) == len(right) == 1:
-        found[left[0].name] = right[0].name
+        renamed[left[0].name] = right[0].name
     elif likely:
         example = ",".join(
             "=".join(pair) for pair in zip(dict(likely), dict.fromkeys(there for _, there in likely), strict=False)
@@ -159,7 +163,7 @@ def _side(
             f"which {kind} is which? {here[0].title} has {_text(left)}; {there[0].title} has {_text(right)}",
             f"say it, such as {shlex.quote(f'--{flag}={example}')}",
         )
-    return {one: other for one, other in found.items() if one != other}
+    return {name: other for name, other in renamed.items() if name != other}
 
 
 def _left(specs: Sequence[InputSpec], taken: Iterable[str]) -> list[InputSpec]:
@@ -183,7 +187,7 @@ def fits(one: InputSpec, other: InputSpec) -> bool:
         one.shape is None
         or other.shape is None
         or len(one.shape) == len(other.shape)
-        and all(None in (mine, theirs) or mine == theirs for mine, theirs in zip(one.shape, other.shape, strict=True))
+        and all(None in (ours, theirs) or ours == theirs for ours, theirs in zip(one.shape, other.shape, strict=True))
     )
 
 
@@ -193,7 +197,7 @@ def narrowed(one: InputSpec, other: InputSpec) -> InputSpec:
     one = one.knowing(limits[0].both(limits[-1]) if limits else None, one.place)
     if one.shape is None or other.shape is None:
         return one if other.shape is None else dataclasses.replace(one, shape=other.shape)
-    shape = tuple(theirs if mine is None else mine for mine, theirs in zip(one.shape, other.shape, strict=True))
+    shape = tuple(theirs if ours is None else ours for ours, theirs in zip(one.shape, other.shape, strict=True))
     return dataclasses.replace(one, shape=shape)
 
 

@@ -84,11 +84,11 @@ def opened(*models: str | os.PathLike[str] | Source, log_file: str | None = None
         paths = [
             stack.enter_context(kind.opened(source, log_file)) for kind, source in zip(kinds, sources, strict=True)
         ]
-        found: dict[int, Contents] = {}
+        contents: dict[int, Contents] = {}
         for kind in dict.fromkeys(kinds):
-            mine = [place for place, other in enumerate(kinds) if other is kind]
-            found.update(zip(mine, kind.contents([paths[place] for place in mine]), strict=True))
+            places = [place for place, other in enumerate(kinds) if other is kind]
+            contents.update(zip(places, kind.contents([paths[place] for place in places]), strict=True))
         yield tuple(
-            Model(kind=kind, source=source, path=path, contents=found[place])
+            Model(kind=kind, source=source, path=path, contents=contents[place])
             for place, (kind, source, path) in enumerate(zip(kinds, sources, paths, strict=True))
         )

@@ -17,8 +17,8 @@ def forms(as_it_is: bool = False, to_convert: bool = False) -> str:
 
     Args: as_it_is: without what would have to be exported first. to_convert: without the kinds that TF-TRT does not convert.
     """
-    taken = [one for one in reversed(KINDS) if not (to_convert and one.unconverted)]
-    *others, last = (form for one in taken for form in one.forms[: 1 if as_it_is else None])
+    taken = [candidate for candidate in reversed(KINDS) if not (to_convert and candidate.unconverted)]
+    *others, last = (form for candidate in taken for form in candidate.forms[: 1 if as_it_is else None])
     return f"{', '.join(others)} or {last}" if others else last
 
 

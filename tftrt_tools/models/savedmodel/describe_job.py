@@ -14,12 +14,12 @@ def job(models: Sequence[str]) -> list[Description]:
 
 def _description(model: str) -> Description:
     meta = protos.meta_graph(protos.read(model))
-    known = signatures.definitions(meta)
+    definitions = signatures.definitions(meta)
     return Description(
         inputs=input_facts.specs(meta),
-        outputs={name: graph.specs(one.outputs) for name, one in known.items()},
+        outputs={name: graph.specs(definition.outputs) for name, definition in definitions.items()},
         engines=tuple(graph.engine_ops(meta.graph_def)),
         tags=tuple(meta.meta_info_def.tags),
         same=twins.find(meta),
-        unnamed={name: unnamed.of_signature(meta.graph_def, one) for name, one in known.items()},
+        unnamed={name: unnamed.of_signature(meta.graph_def, definition) for name, definition in definitions.items()},
     )

@@ -43,10 +43,10 @@ class EngineAsset(records.Record):
 
 def read(model: str | os.PathLike[str]) -> list[EngineAsset]:
     """The EngineAssets of SavedModel directory `model`, in file order; [] where it carries none. Raises: TftrtError."""
-    found: list[EngineAsset] = []
+    assets: list[EngineAsset] = []
     for path in sorted((pathlib.Path(model) / "assets").glob(PREFIX + "*")):
-        found += read_file(path)
-    return found
+        assets += read_file(path)
+    return assets
 
 
 def read_file(path: str | os.PathLike[str]) -> list[EngineAsset]:
@@ -105,13 +105,13 @@ def header(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
 
 def _origin(engine: bytes) -> tuple[str | None, str | None]:
     """(version of TensorRT, compute capability) that a serialized engine names in its header, or (None, None)."""
-    found = _HEAD.match(engine)
-    if not found:
+    match = _HEAD.match(engine)
+    if not match:
         return None, None
-    capability = [int.from_bytes(part, "little") for part in found.groups()[4:]]
+    capability = [int.from_bytes(part, "little") for part in match.groups()[4:]]
     if not 1 <= capability[0] < _NEWEST_CAPABILITY or capability[1] > 9:
         return None, None
-    return ".".join(str(part[0]) for part in found.groups()[:4]), ".".join(map(str, capability))
+    return ".".join(str(part[0]) for part in match.groups()[:4]), ".".join(map(str, capability))
 
 
 def _records(path: str | os.PathLike[str]) -> Iterator[bytes]:

@@ -90,8 +90,8 @@ def check_links(path: str | os.PathLike[str], *parts: str) -> None:
     """
     for part in parts or ("",):
         place = pathlib.Path(path) / part
-        for one in ([place] if part else []) + sorted(place.rglob("*")):
-            check_link(one, path)
+        for entry in ([place] if part else []) + sorted(place.rglob("*")):
+            check_link(entry, path)
 
 
 def check_link(link: pathlib.Path, model: str | os.PathLike[str]) -> None:
@@ -120,7 +120,7 @@ def copy(
     source, target = pathlib.Path(source), pathlib.Path(target)
     for path in sorted(source.rglob("*")):
         name = path.relative_to(source)
-        if any(one.as_posix() in left_out for one in (name, *name.parents)):
+        if any(parent.as_posix() in left_out for parent in (name, *name.parents)):
             continue
         check_link(path, source)
         if path.is_dir():

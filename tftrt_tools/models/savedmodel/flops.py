@@ -51,15 +51,15 @@ class Flops(records.Record):
 
 def together(counts: Sequence[Flops | None]) -> Flops | None:
     """The sum of the Flops that were counted, of several signatures; None if none was."""
-    known = [one for one in counts if one]
-    if not known:
+    counted = [count for count in counts if count]
+    if not counted:
         return None
     return Flops(
-        inside=sum(one.inside for one in known),
-        total=sum(one.total for one in known),
-        unknown=tuple(name for one in known for name in one.unknown),
-        loops=tuple(name for one in known for name in one.loops),
-        rounds=tuple(name for one in known for name in one.rounds),
+        inside=sum(count.inside for count in counted),
+        total=sum(count.total for count in counted),
+        unknown=tuple(name for count in counted for name in count.unknown),
+        loops=tuple(name for count in counted for name in count.loops),
+        rounds=tuple(name for count in counted for name in count.rounds),
     )
 
 

@@ -22,15 +22,15 @@ _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 def parse(flag: str) -> dict[str, str]:
     """{"INPUT" or "SIGNATURE/INPUT": value as it was written}. Raises: UsageError."""
-    found = {}
+    frozen = {}
     for item in filter(None, (part.strip() for part in flag.split(";"))):
         name, colon, value = item.rpartition(":")
         if not (colon and name.strip() and value.strip()):
             raise errors.UsageError(f"--freeze: {item!r} is no input with its value", _EXAMPLE)
-        if name.strip() in found:
+        if name.strip() in frozen:
             raise errors.UsageError(f"--freeze: {name.strip()!r} is given twice", _EXAMPLE)
-        found[name.strip()] = value.strip()
-    return found
+        frozen[name.strip()] = value.strip()
+    return frozen
 
 
 def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str, dict[str, npt.NDArray[Any]]]:
@@ -40,7 +40,7 @@ def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str
     Returns: {signature: {input: array of rank 0}}, of signatures that have such an input.
     Raises: UsageError for an input that no signature has, that is not a single number or bool, or that cannot hold the value.
     """
-    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    frozen: dict[str, dict[str, npt.NDArray[Any]]] = {}
     for name, text in parse(flag).items():
         holders = [
             (key, spec)
@@ -49,23 +49,23 @@ def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str
             if name in (spec.name, f"{key}/{spec.name}")
         ]
         if not holders:
-            known = "; ".join(
+            names = "; ".join(
                 f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs)
                 for key, specs in signatures.items()
             )
-            raise errors.UsageError(f"--freeze: no input {name!r}", f"inputs here: {known}")
+            raise errors.UsageError(f"--freeze: no input {name!r}", f"inputs here: {names}")
         for key, spec in holders:
-            found.setdefault(key, {})[spec.name] = _value(name, text, spec)
-    return found
+            frozen.setdefault(key, {})[spec.name] = _value(name, text, spec)
+    return frozen
 
 
 def check(flag: str, signatures: Mapping[str, Sequence[InputSpec]], twins: Mapping[str, Sequence[str]]) -> None:
     """Raise UsageError where `values` does, or where signatures that are one function would get different values. Args: twins: {signature:
     the others that are the same}."""
-    found = values(flag, signatures)
+    frozen = values(flag, signatures)
     for name, others in twins.items():
         for other in others:
-            if other in signatures and found.get(name, {}) != found.get(other, {}):
+            if other in signatures and frozen.get(name, {}) != frozen.get(other, {}):
                 raise errors.UsageError(
                     f"--freeze: signatures {name!r} and {other!r} are one function, and would get different values",
                     "name the input without its signature",
@@ -74,12 +74,12 @@ def check(flag: str, signatures: Mapping[str, Sequence[InputSpec]], twins: Mappi
 
 def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, npt.NDArray[Any]]:
     """{input: array} of one signature; {} where --freeze names none of its inputs. Raises: UsageError as `values`."""
-    mine = {
+    own = {
         name: text
         for name, text in parse(flag).items()
         if any(name in (spec.name, f"{signature}/{spec.name}") for spec in specs)
     }
-    return values(";".join(f"{name}:{text}" for name, text in mine.items()), {signature: specs}).get(signature, {})
+    return values(";".join(f"{name}:{text}" for name, text in own.items()), {signature: specs}).get(signature, {})
 
 
 def of_manifest(
@@ -88,13 +88,17 @@ def of_manifest(
     """{signature: {input: array of rank 0}} that a conversion froze, by its manifest. Args: specs: of the original's signatures."""
     import numpy as np
 
-    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
-    for one in manifest.get("signatures", ()):
-        types = {spec.name: spec.dtype for name in (one["name"], *one.get("twins", ())) for spec in specs.get(name, ())}
-        frozen = (one.get("preparation") or {}).get("frozen") or ()
+    by_signature: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    for signature in manifest.get("signatures", ()):
+        types = {
+            spec.name: spec.dtype
+            for name in (signature["name"], *signature.get("twins", ()))
+            for spec in specs.get(name, ())
+        }
+        frozen = (signature.get("preparation") or {}).get("frozen") or ()
         values_of_one = {name: np.array(value, types[name]) for name, value in frozen if name in types}
-        found.update(dict.fromkeys((one["name"], *one.get("twins", ())), values_of_one))
-    return found
+        by_signature.update(dict.fromkeys((signature["name"], *signature.get("twins", ())), values_of_one))
+    return by_signature
 
 
 def _value(name: str, text: str, spec: InputSpec) -> npt.NDArray[Any]:

@@ -128,10 +128,10 @@ class Inspection(records.Record, results.Result):
 
     def only(self, keys: Collection[str]) -> "Inspection":
         """The signatures `keys` and their engines; all findings stay."""
-        signatures = tuple(one for one in self.signatures if one.name in keys)
-        called = {name for one in signatures for name in one.engines}
+        signatures = tuple(signature for signature in self.signatures if signature.name in keys)
+        called = {name for signature in signatures for name in signature.engines}
         return dataclasses.replace(
-            self, signatures=signatures, engines=tuple(one for one in self.engines if one.name in called)
+            self, signatures=signatures, engines=tuple(engine for engine in self.engines if engine.name in called)
         )
 
     def signatures_of(self, engine: str) -> list[str]:
@@ -141,13 +141,13 @@ class Inspection(records.Record, results.Result):
     def to_dict(self) -> dict[str, Any]:
         """Beside each engine op it has the other facts about this engine; `from_dict` ignores them."""
         engines = [
-            one.to_dict()
+            engine.to_dict()
             | {
-                "signatures": self.signatures_of(one.name),
-                "compute_ops": one.compute_ops,
-                "built": records.plain(self.assets(one.name)),
+                "signatures": self.signatures_of(engine.name),
+                "compute_ops": engine.compute_ops,
+                "built": records.plain(self.assets(engine.name)),
             }
-            for one in self.engines
+            for engine in self.engines
         ]
         return super().to_dict() | {"engines": engines}
 

@@ -51,15 +51,17 @@ class Limit(records.Record):
 
     def ends(self, shapes: Mapping[str, Sequence[int]]) -> tuple[float, float] | None:
         """(low, high) in a call of these shapes; None where no value is left, or no end is known."""
-        known = [
-            shapes[one.input][one.axis] + one.plus for one in self.sizes if len(shapes.get(one.input, ())) > one.axis
+        dims = [
+            shapes[size.input][size.axis] + size.plus
+            for size in self.sizes
+            if len(shapes.get(size.input, ())) > size.axis
         ]
-        high = min([*known, *([] if self.high is None else [self.high])], default=None)
+        high = min([*dims, *([] if self.high is None else [self.high])], default=None)
         return None if high is None or high <= self.low else (self.low, high)
 
     def both(self, other: Limit) -> Limit:
         """The values that both take."""
-        highs = [one.high for one in (self, other) if one.high is not None]
+        highs = [value.high for value in (self, other) if value.high is not None]
         low, high = max(self.low, other.low), min(highs, default=None)
         tight = other if high is not None and other.high == high and self.high != high else self
         keys = (
@@ -91,10 +93,10 @@ def text(name: str, dtype: str, limit: Limit, shapes: Sequence[Mapping[str, Sequ
     """What was drawn for an input, for people; "" if the limit says nothing. Args: shapes: of the calls."""
     if limit.keys:
         return f"{name}: among the {len(limit.keys)} keys of {limit.of}"
-    ends = [found for found in (limit.ends(one) for one in shapes) if found]
+    ends = [ends_of_shape for ends_of_shape in (limit.ends(shape) for shape in shapes) if ends_of_shape]
     if not ends or dtype in ("bool", "string"):
         return ""
-    low, high = min(one[0] for one in ends), max(one[1] for one in ends)
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     if not limit.whole:
         return f"{name}: {low:g} to {high:g}, which {limit.of} takes"
     return f"{name}: {'rising ' * limit.rising}whole numbers from {low:.0f} to {high - 1:.0f}, which {limit.of} takes"
@@ -143,7 +145,7 @@ class Value:
             and self.constant.dtype.kind in "iu"
             and self.constant.ndim < 2
         ):
-            return tuple(int(one) for one in self.constant.reshape(-1))
+            return tuple(int(number) for number in self.constant.reshape(-1))
         return self.sizes
 
     def moved(self, dims: tuple[Dim, ...] | None = None) -> Value:
@@ -174,8 +176,8 @@ def computed(operation: Operation, one: Value, other: Value) -> Value:
     else:
         turned = False
     dims = one.dims if one.dims is not None else other.dims
-    known = other.constant is not None and other.constant.size and other.constant.dtype.kind in "iuf"
-    if turned and operation in ("sub", "div") or other.constant is None or not known:
+    has_constant = other.constant is not None and other.constant.size and other.constant.dtype.kind in "iuf"
+    if turned and operation in ("sub", "div") or other.constant is None or not has_constant:
         return Value(dims=dims, of=one.of)
     numbers = (float(other.constant.min()), float(other.constant.max()))
     if not all(map(math.isfinite, numbers)):
@@ -230,12 +232,12 @@ class Found:
     def limits(self, whole_numbers: Collection[str] = ()) -> dict[str, Limit]:
         """{input: its Limit}, without those that no value fits. Args: whole_numbers: inputs of an integer type; of others, what the model
         asserts does not make them an index."""
-        found = {}
-        for name in {**self._limits, **dict.fromkeys(one for one in self._claimed if one in whole_numbers)}:
+        checked = {}
+        for name in {**self._limits, **dict.fromkeys(key for key in self._claimed if key in whole_numbers)}:
             whole = functools.reduce(Limit.both, [*self._limits.get(name, ()), *self._claimed.get(name, ())])
             if whole.keys or whole.high is None or whole.high > whole.low:
-                found[name] = whole
-        return found
+                checked[name] = whole
+        return checked
 
 
 def _limit(trace: Trace, dim: Dim, of: str, low: int, plus: int) -> Limit | None:

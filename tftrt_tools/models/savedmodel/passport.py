@@ -166,9 +166,9 @@ def added_signatures(manifest: Mapping[str, Any] | None) -> tuple[str, ...]:
 def left_native(manifest: Mapping[str, Any] | None) -> dict[str, str]:
     """{engine op that the build left without an engine: why, in words}. They run in TensorFlow, which does not count as a fallback."""
     return {
-        one["name"]: "left native: " + ("not built in time" if OUT_OF_TIME in one["reason"] else one["reason"])
+        engine["name"]: "left native: " + ("not built in time" if OUT_OF_TIME in engine["reason"] else engine["reason"])
         for signature in (manifest or {}).get("signatures", ())
-        for one in signature.get("unbuilt", ())
+        for engine in signature.get("unbuilt", ())
     }
 
 

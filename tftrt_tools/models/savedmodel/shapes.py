@@ -85,8 +85,8 @@ def rows(specs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]]) -> int
     differ, so that the call is one item; 1 for scalars alone."""
     first = {spec.name: shapes[spec.name][0] for spec in specs if shapes[spec.name]}
     free = {first[spec.name] for spec in specs if spec.name in first and (spec.shape is None or spec.shape[0] is None)}
-    found = free or set(first.values())
-    return None if len(found) > 1 else next(iter(found), 1)
+    batch_sizes = free or set(first.values())
+    return None if len(batch_sizes) > 1 else next(iter(batch_sizes), 1)
 
 
 def text(shape: Shape) -> str:
@@ -151,9 +151,9 @@ def _parsed(flag: str) -> dict[tuple[str, str], list[tuple[int, ...]]]:
     ranges = {key: shapes for key, shapes in declared.items() if isinstance(shapes, dict)}
     if ranges and any(len(shapes) > 1 for key, shapes in declared.items() if key not in ranges):
         raise _Wrong(": one input has a range, another a list of shapes", "give all inputs min=…,opt=…,max=…, or none")
-    with_opt = any(one["opt"] != one["max"] for one in ranges.values())
-    for key, one in ranges.items():
-        declared[key] = [one["min"], *([one["opt"]] if with_opt else []), one["max"]]
+    with_opt = any(bounds["opt"] != bounds["max"] for bounds in ranges.values())
+    for key, of_input in ranges.items():
+        declared[key] = [of_input["min"], *([of_input["opt"]] if with_opt else []), of_input["max"]]
     return declared
 
 
@@ -199,25 +199,25 @@ def _joined(numbers: str) -> str:
 
 
 def _range(name: str, listed: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    found = {}
+    ranges = {}
     for item in listed:
         kind, equals, shape = item.partition("=")
         kind = kind.strip().lower()
-        if not equals or kind not in _PROFILE or kind in found:
+        if not equals or kind not in _PROFILE or kind in ranges:
             raise _Wrong(f": {item!r} of input {name!r} does not belong into a range", "write INPUT:min=…,opt=…,max=…")
-        found[kind] = _shape(name, shape.strip())
-    missing = [kind for kind in ("min", "max") if kind not in found]
+        ranges[kind] = _shape(name, shape.strip())
+    missing = [kind for kind in ("min", "max") if kind not in ranges]
     if missing:
         raise _Wrong(f": input {name!r} has no {missing[0]}", "write INPUT:min=…,opt=…,max=…; opt may be left out")
-    found.setdefault("opt", found["max"])
+    ranges.setdefault("opt", ranges["max"])
     for low, high in (("min", "opt"), ("opt", "max")):
-        small, large = found[low], found[high]
-        if len(small) != len(large) or any(one > other for one, other in zip(small, large, strict=True)):
+        small, large = ranges[low], ranges[high]
+        if len(small) != len(large) or any(lower > other for lower, other in zip(small, large, strict=True)):
             raise _Wrong(
                 f": {low} of input {name!r} is larger than its {high}, or of another rank",
                 "every dimension has to grow from min over opt to max",
             )
-    return found
+    return ranges
 
 
 def _shape(name: str, given: str) -> tuple[int, ...]:
@@ -265,8 +265,8 @@ def calls(
 def _holders(signature: str, name: str, signatures: Mapping[str, Sequence[InputSpec]]) -> list[tuple[str, str]]:
     """[(signature, input)] that a name can mean; the name of an input may have a slash itself."""
     text = f"{signature}/{name}" if signature else name
-    known = [(key, spec.name) for key, specs in signatures.items() for spec in specs]
-    named = [pair for pair in known if "/".join(pair) == text] or [pair for pair in known if pair[1] == text]
+    inputs = [(key, spec.name) for key, specs in signatures.items() for spec in specs]
+    named = [pair for pair in inputs if "/".join(pair) == text] or [pair for pair in inputs if pair[1] == text]
     if named:
         return named
     if signature and signature not in signatures:
@@ -282,21 +282,25 @@ def _whole_calls(
     signature: str, shapes: Mapping[str, Sequence[tuple[int, ...]]], specs: Sequence[InputSpec]
 ) -> list[Call]:
     ranks = {spec.name: None if spec.shape is None else len(spec.shape) for spec in specs}
-    for name, one in shapes.items():
-        if ranks[name] not in (None, 1) and len(one) > 1 and all(len(shape) == 1 for shape in one):
-            given = ",".join(str(shape[0]) for shape in one)
+    for name, listed in shapes.items():
+        if ranks[name] not in (None, 1) and len(listed) > 1 and all(len(shape) == 1 for shape in listed):
+            given = ",".join(str(shape[0]) for shape in listed)
             raise _Wrong(
                 f": {name}:{given} is a list of shapes with one dimension each",
                 f"dimensions are joined by x, as in {name}:{_joined(given)}",
             )
     count = max(map(len, shapes.values()))
-    if any(len(one) not in (1, count) for one in shapes.values()):
-        lengths = ", ".join(f"{name} has {len(one)}" for name, one in shapes.items())
+    if any(len(shape) not in (1, count) for shape in shapes.values()):
+        lengths = ", ".join(f"{name} has {len(shapes_of_input)}" for name, shapes_of_input in shapes.items())
         raise _Wrong(
             f": the inputs of one signature need equally many shapes; in {signature!r} {lengths}", example=True
         )
     return [
-        _one_call(signature, {name: one[index % len(one)] for name, one in shapes.items()}, specs)
+        _one_call(
+            signature,
+            {name: shapes_of_input[index % len(shapes_of_input)] for name, shapes_of_input in shapes.items()},
+            specs,
+        )
         for index in range(count)
     ]
 
@@ -316,11 +320,11 @@ def _one_call(signature: str, given: Mapping[str, tuple[int, ...]], specs: Seque
 
 def _implied(signature: str, spec: InputSpec, batches: Collection[int]) -> tuple[int, ...]:
     if spec.shape is not None:
-        known = tuple(dim for dim in spec.shape if dim is not None)
-        if len(known) == len(spec.shape):
-            return known
+        fixed = tuple(dim for dim in spec.shape if dim is not None)
+        if len(fixed) == len(spec.shape):
+            return fixed
         if None not in spec.shape[1:] and len(batches) == 1:
-            return (*batches, *known)
+            return (*batches, *fixed)
     raise _Wrong(
         f": input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()}) and no shape", example=True
     )

@@ -64,20 +64,20 @@ class Once:
         without `same`, each signature is a function of its own."""
         groups: dict[tuple[str, ...] | str, list[str]] = {}
         for name in names:
-            groups.setdefault(tuple(one.get(name, name) for one in same) or name, []).append(name)
+            groups.setdefault(tuple(pairs.get(name, name) for pairs in same) or name, []).append(name)
         leaders = {leader(group): group for group in groups.values()}
         return cls({first: tuple(name for name in group if name != first) for first, group in leaders.items()})
 
     @classmethod
     def only(cls, name: str, names: Iterable[str], *same: Mapping[str, str]) -> Once:
         """One signature, under the name by which it is asked. Args: names, same: as of `of`."""
-        key = [one.get(name, name) for one in same]
+        key = [pairs.get(name, name) for pairs in same]
         return cls(
             {
                 name: tuple(
                     other
                     for other in names
-                    if other != name and same and [one.get(other, other) for one in same] == key
+                    if other != name and same and [pairs.get(other, other) for pairs in same] == key
                 )
             }
         )
@@ -111,8 +111,8 @@ class Once:
 
     def merged(self, calls: Mapping[str, Sequence[Call]]) -> dict[str, list[Call]]:
         """{signature: [{input: shape}]} of --shapes, with the shapes of twins given to the one that is walked."""
-        found: dict[str, list[Call]] = {}
+        by_leader: dict[str, list[Call]] = {}
         for name, listed in calls.items():
-            mine = found.setdefault(self.leader(name), [])
-            mine += [call for call in listed if call not in mine]
-        return found
+            leader_calls = by_leader.setdefault(self.leader(name), [])
+            leader_calls += [call for call in listed if call not in leader_calls]
+        return by_leader

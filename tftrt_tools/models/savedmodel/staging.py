@@ -90,7 +90,7 @@ def staged(target: str | os.PathLike[str], overwrite: bool) -> Iterator[pathlib.
       `target` meanwhile. It says where the finished directory is then. Errors name `target` in place of the directory that is yielded.
     """
     target = pathlib.Path(target)
-    made = _make_parents(target.parent)
+    parents = _make_parents(target.parent)
     try:
         _sweep(target)
         was_there = os.path.lexists(target)
@@ -99,7 +99,7 @@ def staged(target: str | os.PathLike[str], overwrite: bool) -> Iterator[pathlib.
             _flush(stage)
             _publish(stage, target, overwrite, was_there)
     except BaseException:
-        for folder in made:
+        for folder in parents:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         raise

@@ -36,15 +36,15 @@ def of_class(name: str) -> str:
 
 def findings(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSpec]) -> Iterator[Finding]:
     """Findings on the inputs and outputs of a signature, each about the signature."""
-    for one in outputs:
-        if one.dtype in _OUTPUTS:
-            told = no_array(one.name, one.dtype)
+    for output in outputs:
+        if output.dtype in _OUTPUTS:
+            told = no_array(output.name, output.dtype)
             yield Finding(signature, told.cause, told.mend)
-    for one in inputs:
-        if one.dtype in _OUTPUTS:
+    for spec in inputs:
+        if spec.dtype in _OUTPUTS:
             yield Finding(
                 signature,
-                f"input {one.name!r} is {_OUTPUTS[one.dtype][0]}: no request holds it",
+                f"input {spec.name!r} is {_OUTPUTS[spec.dtype][0]}: no request holds it",
                 "let the signature take its parts as dense tensors (values, indices, shape), and export it again",
             )
 
@@ -71,7 +71,8 @@ def lost(variables: Sequence[str]) -> Finding:
 
 def check(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[InputSpec]) -> None:
     """Raise TftrtError for the first finding."""
-    for one in findings(signature, inputs, outputs):
+    for finding in findings(signature, inputs, outputs):
         raise errors.TftrtError(
-            f"signature {signature!r}: {one.text}", f"{one.mend}; or name other signatures with --signature_keys"
+            f"signature {signature!r}: {finding.text}",
+            f"{finding.mend}; or name other signatures with --signature_keys",
         )

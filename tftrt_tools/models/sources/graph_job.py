@@ -35,8 +35,8 @@ def job(request: GraphRequest) -> GraphExported:
     progress.say("exporting the graph")
     _save(source, graph_def, ends, request.output)
     return GraphExported(
-        inputs=tuple(one.text() for one in ends.inputs),
-        outputs=tuple(one.text() for one in ends.outputs),
+        inputs=tuple(end.text() for end in ends.inputs),
+        outputs=tuple(output.text() for output in ends.outputs),
         chosen=not flags.complete,
     )
 
@@ -103,7 +103,7 @@ def _restored(source: str, flags: graph_ends.Flags) -> tuple[tf.compat.v1.GraphD
                 if meta.saver_def.restore_op_name:
                     _v1.train.Saver(saver_def=meta.saver_def).restore(session, prefix)
                 whole = graph.as_graph_def()
-                nodes = cut.kept(whole, [one.tensor.node for one in ends.outputs])
+                nodes = cut.kept(whole, [output.tensor.node for output in ends.outputs])
                 frozen = _v1.graph_util.convert_variables_to_constants(session, whole, nodes)
             except (ValueError, tf.errors.OpError) as error:
                 raise errors.TftrtError(
@@ -127,13 +127,13 @@ def _meta_graph(path: str) -> tf.compat.v1.MetaGraphDef:
 def _check_complete(source: str, prefix: str) -> None:
     if not pathlib.Path(prefix + ".meta").is_file():
         weights = _OBJECT_GRAPH in _variables(source, prefix)
-        made = (
+        signature = (
             "build the model in Python, load them (model.load_weights or tf.train.Checkpoint), and give what model.save(DIR) writes"
             if weights
             else f"copy {prefix}.meta as well, which tf.train.Saver writes, or restore it in Python and give a SavedModel"
         )
         raise errors.TftrtError(
-            f"the checkpoint {source} holds weights only: the graph, {prefix}.meta, is not beside it", made
+            f"the checkpoint {source} holds weights only: the graph, {prefix}.meta, is not beside it", signature
         )
 
 
@@ -148,10 +148,10 @@ def _variables(source: str, prefix: str) -> list[str]:
 
 def _check_read(graph_def: tf.compat.v1.GraphDef, ends: Ends) -> None:
     there = {node.name for node in graph_def.node}
-    for one, name in cut.fed(ends):
+    for end, name in cut.fed(ends):
         if name.split(":")[0] not in there:
             raise errors.UsageError(
-                f"--inputs: the outputs do not depend on {one.tensor.flag}", "leave it out of --inputs"
+                f"--inputs: the outputs do not depend on {end.tensor.flag}", "leave it out of --inputs"
             )
 
 
@@ -159,7 +159,7 @@ def _save(source: str, graph_def: tf.compat.v1.GraphDef, ends: Ends, output: str
     graph = _imported(source, graph_def)
     with graph.as_default():
         infos = [
-            {one.key: _v1.saved_model.build_tensor_info(graph.get_tensor_by_name(name)) for one, name in pairs}
+            {end.key: _v1.saved_model.build_tensor_info(graph.get_tensor_by_name(name)) for end, name in pairs}
             for pairs in (cut.fed(ends), cut.fetched(ends))
         ]
         signature = _v1.saved_model.build_signature_def(

@@ -48,10 +48,10 @@ def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:
     """Refuse what is neither on the list nor the user's own. Raises: UsageError, which names it."""
     told = keras_code.found(config, own)
     if told:
-        texts = ", ".join(one.text for one in told[:_NAMED]) + (
+        texts = ", ".join(problem.text for problem in told[:_NAMED]) + (
             f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
         )
-        if all(one.unknown for one in told):
+        if all(problem.unknown for problem in told):
             raise errors.TftrtError(f"Keras cannot load {source}: it knows no {texts}", _OWN_LAYERS)
         raise errors.UsageError(
             f"{source} has layers that run code when loaded, or may: {texts}",
@@ -65,12 +65,12 @@ def _own_names(custom: dict[str, object] | None) -> set[str]:
         return set()
     from tensorflow.keras import utils
 
-    mine = {
+    own = {
         name
-        for name, one in utils.get_custom_objects().items()
-        if not getattr(one, "__module__", "keras").startswith("keras.")
+        for name, registered in utils.get_custom_objects().items()
+        if not getattr(registered, "__module__", "keras").startswith("keras.")
     }
-    return mine | set(custom)
+    return own | set(custom)
 
 
 def _signature(model: tf.keras.Model) -> dict[str, tf.types.experimental.ConcreteFunction] | None:
@@ -80,13 +80,15 @@ def _signature(model: tf.keras.Model) -> dict[str, tf.types.experimental.Concret
 
     if (installed.version_of("keras") or "").startswith("2.") or not getattr(model, "inputs", None):
         return None
-    specs = {one.name: tf.TensorSpec(one.shape, one.dtype, name=one.name) for one in model.inputs}
+    specs = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in model.inputs}
 
     def serve(feed: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
-        tensors = [feed[one.name] for one in model.inputs]
-        found = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
+        tensors = [feed[spec.name] for spec in model.inputs]
+        outputs = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
         return (
-            found if isinstance(found, dict) else dict(zip(_output_names(model), tf.nest.flatten(found), strict=True))
+            outputs
+            if isinstance(outputs, dict)
+            else dict(zip(_output_names(model), tf.nest.flatten(outputs), strict=True))
         )
 
     return {"serving_default": tf.function(serve).get_concrete_function(specs)}

@@ -126,8 +126,8 @@ def _latest(place: pathlib.Path) -> str:
     it is looked for beside the file."""
     if not place.is_file():
         return ""
-    found = re.search(r'^model_checkpoint_path:\s*"(.*)"', place.read_text(errors="replace"), re.MULTILINE)
-    named = pathlib.PurePosixPath(found[1]) if found else pathlib.PurePosixPath("")
+    match = re.search(r'^model_checkpoint_path:\s*"(.*)"', place.read_text(errors="replace"), re.MULTILINE)
+    named = pathlib.PurePosixPath(match[1]) if match else pathlib.PurePosixPath("")
     for prefix in (place.parent / named, place.parent / named.name):
         if named.name and files.checkpoint_parts(prefix):
             return str(prefix)

@@ -34,10 +34,10 @@ def keys(tensors: list[Tensor]) -> list[str]:
 
     They have no slashes, because a slash separates a signature from its input in --shapes, --data and --thresholds.
     """
-    ends = [_with_port(one, one.node.rpartition("/")[2]) for one in tensors]
+    ends = [_with_port(tensor, tensor.node.rpartition("/")[2]) for tensor in tensors]
     return [
-        end if ends.count(end) == 1 else _with_port(one, one.node.replace("/", "_"))
-        for one, end in zip(tensors, ends, strict=True)
+        end if ends.count(end) == 1 else _with_port(tensor, tensor.node.replace("/", "_"))
+        for tensor, end in zip(tensors, ends, strict=True)
     ]
 
 
@@ -48,11 +48,11 @@ def _with_port(tensor: Tensor, name: str) -> str:
 def parse(flag: str, texts: tuple[str, ...]) -> tuple[Tensor, ...]:
     """The Tensors of a flag. Args: flag: its name. texts: NODE[:PORT][=SHAPE] each; SHAPE as 1x224x224x3, ? for an open size, or scalar.
     Raises: UsageError."""
-    found = tuple(_parsed(flag, text) for text in texts)
-    for number, one in enumerate(found):
-        if one.name in [other.name for other in found[:number]]:
-            raise errors.UsageError(f"--{flag} names {one.flag} twice", "name each tensor once")
-    return found
+    parsed = tuple(_parsed(flag, text) for text in texts)
+    for number, tensor in enumerate(parsed):
+        if tensor.name in [other.name for other in parsed[:number]]:
+            raise errors.UsageError(f"--{flag} names {tensor.flag} twice", "name each tensor once")
+    return parsed
 
 
 def _parsed(flag: str, text: str) -> Tensor:

@@ -92,25 +92,25 @@ def options(retries: int, tls: Tls | None = None, proxy: bool = True) -> list[tu
     if not isinstance(retries, int) or not 0 <= retries <= _MOST_RETRIES:
         raise errors.UsageError(f"retries is {retries}", f"give 0 to {_MOST_RETRIES}")
     # Each client has its own connection: closing it, and its pauses, do not affect another client.
-    found: list[tuple[str, Any]] = [
+    settings: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", -1),
         ("grpc.max_send_message_length", -1),
         ("grpc.use_local_subchannel_pool", 1),
     ]
-    found += [(f"grpc.{name}_reconnect_backoff_ms", value) for name, value in _RECONNECT_MS.items()]
+    settings += [(f"grpc.{name}_reconnect_backoff_ms", value) for name, value in _RECONNECT_MS.items()]
     if tls and tls.server_name:
-        found.append(("grpc.ssl_target_name_override", tls.server_name))
+        settings.append(("grpc.ssl_target_name_override", tls.server_name))
     if not proxy:
-        found.append(("grpc.enable_http_proxy", 0))
+        settings.append(("grpc.enable_http_proxy", 0))
     if not retries:
-        return [*found, ("grpc.enable_retries", 0)]
+        return [*settings, ("grpc.enable_retries", 0)]
     config = {
         "methodConfig": [{"name": _SAFE, "retryPolicy": {"maxAttempts": retries + 1, **_POLICY}}],
         "retryThrottling": _THROTTLING,
     }
     # gRPC keeps a request for another attempt up to this size; its default is 256 KiB.
     return [
-        *found,
+        *settings,
         ("grpc.enable_retries", 1),
         ("grpc.service_config", json.dumps(config)),
         ("grpc.per_rpc_retry_buffer_size", _LARGEST),

@@ -46,9 +46,9 @@ def read(raw: bytes) -> Answered[Signature]:
     message = memoryview(raw)
     specs = [value for field, wire_type, value in fields.walk(message) if field == 1 and wire_type == fields.DELIMITED]
     packed = entries.read_all(message, 2).get(_FIELD, memoryview(b""))  # a google.protobuf.Any
-    found = entries.read_all(_last(packed, 2), 1)
+    definitions = entries.read_all(_last(packed, 2), 1)
     return Answered(
-        {name: _signature(found[name]) for name in sorted(found) if not name.startswith(_INNER)},
+        {name: _signature(definitions[name]) for name in sorted(definitions) if not name.startswith(_INNER)},
         ModelSpec.from_parts(specs),
     )
 

@@ -68,12 +68,12 @@ def status_request(model: ModelSpec) -> bytes:
 
 def read_status(raw: bytes) -> list[VersionStatus]:
     """The versions in a GetModelStatusResponse, the newest first. Raises: ValueError."""
-    found = [
+    states = [
         _version_status(value)
         for field, wire_type, value in fields.walk(memoryview(raw))
         if field == 1 and wire_type == fields.DELIMITED
     ]
-    return sorted(found, key=lambda one: -one.version)
+    return sorted(states, key=lambda state: -state.version)
 
 
 def _version_status(raw: memoryview) -> VersionStatus:

@@ -46,27 +46,27 @@ class ModelSpec:
         parts = text_field(_NAME, self.name)
         if self.version is not None:
             number = int(self.version) & ((1 << 64) - 1)
-            parts += varints.delimited(_VERSION, b"\x08" + varints.one(number) if number else b"")
+            parts += varints.delimited(_VERSION, b"\x08" + varints.encode_one(number) if number else b"")
         return b"".join([*parts, *text_field(_SIGNATURE, self.signature), *text_field(_LABEL, self.label)])
 
     @classmethod
     def from_parts(cls, parts: Sequence[memoryview]) -> "ModelSpec":
         """From the pieces of a ModelSpec. Raises: ValueError."""
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         version: int | None = None
         for field, wire_type, value in fields.walk(fields.joined(parts)) if parts else ():
             if wire_type != fields.DELIMITED:
                 continue
             if field == _VERSION:
-                found.pop(_LABEL, None)  # a oneof: the later one counts
+                texts.pop(_LABEL, None)  # a oneof: the later one counts
                 version = version or 0
                 for inner, inner_type, number in fields.walk(value):
                     if inner == 1 and inner_type == fields.VARINT:
                         version = fields.signed(number)
             elif field in (_NAME, _SIGNATURE, _LABEL):
-                found[field] = text(value)
+                texts[field] = text(value)
                 version = None if field == _LABEL else version
-        return cls(found.get(_NAME, ""), version, found.get(_LABEL, ""), found.get(_SIGNATURE, ""))
+        return cls(texts.get(_NAME, ""), version, texts.get(_LABEL, ""), texts.get(_SIGNATURE, ""))
 
 
 class Answered(dict[str, _Value]):

@@ -32,10 +32,10 @@ def request_bytes(
 
     Returns: bytes. The values are copied once, into it. Raises: UsageError.
     """
-    asked = ModelSpec(model, version, label, signature)
+    spec = ModelSpec(model, version, label, signature)
     if not model:
         raise errors.UsageError("the model has no name", "write client.predict('digits', …)")
-    parts = varints.delimited(1, asked.to_bytes())
+    parts = varints.delimited(1, spec.to_bytes())
     for raw, alias, array in sorted(
         ((utf8(alias), alias, array) for alias, array in sendable.pairs(inputs)), key=_place
     ):

@@ -22,14 +22,14 @@ def pairs(inputs: Mapping[str, npt.ArrayLike]) -> ItemsView[str, npt.ArrayLike]:
 def array(name: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
     """The ndarray of an input: numbers in this machine's byte order, bools, or texts (str, bytes, objects of them). Raises: UsageError."""
     try:
-        found = np.asarray(value)
-        if found.dtype.kind == "O":
-            wrong = set(map(type, found.ravel().tolist())) - _TEXTS
+        converted = np.asarray(value)
+        if converted.dtype.kind == "O":
+            wrong = set(map(type, converted.ravel().tolist())) - _TEXTS
             if wrong:
                 raise ValueError(f"it holds objects of type {', '.join(sorted(kind.__name__ for kind in wrong))}")
-        elif not found.dtype.isnative:
-            found = found.astype(found.dtype.newbyteorder("="))
-        return found
+        elif not converted.dtype.isnative:
+            converted = converted.astype(converted.dtype.newbyteorder("="))
+        return converted
     except (ValueError, TypeError) as error:
         raise unsendable(name, error) from None
 

@@ -73,7 +73,7 @@ class Recorder:
         self.events: collections.deque[tuple[bytes, typing.Any]] = collections.deque()  # (kind of link, body)
         self.given_up = 0
         self.giving_up = False
-        self._expected = expected if any(one is not None for one in expected) else ()
+        self._expected = expected if any(answer is not None for answer in expected) else ()
         self._every, self._explain, self._unordered = check_every, explain, unordered
         self._sorted: dict[int, list[bytes]] = {}  # the fields of expected answers that were needed so far
         self._turn = 0
@@ -127,16 +127,16 @@ class Recorder:
 
     def _same_fields(self, answer: bytes, expected: bytes, index: int) -> bool:
         """Whether both have the same fields, in whatever order: a server writes a map's entries in any. Nothing is decoded."""
-        known = self._sorted.get(index)
-        if known is None:
-            known = self._sorted[index] = _fields(expected)
-        return bool(known) and _fields(answer) == known
+        sorted_fields = self._sorted.get(index)
+        if sorted_fields is None:
+            sorted_fields = self._sorted[index] = _fields(expected)
+        return bool(sorted_fields) and _fields(answer) == sorted_fields
 
     def _heard(self, code: int, name: str, message: str) -> None:
-        known = self._messages.setdefault(code, [])
+        numbers = self._messages.setdefault(code, [])
         message = message[:_MESSAGE_LENGTH]
-        if len(known) < _MESSAGES and message not in known:
-            known.append(message)
+        if len(numbers) < _MESSAGES and message not in numbers:
+            numbers.append(message)
             self.events.append((link.EVENT, {"error": [code, name, message]}))
 
 

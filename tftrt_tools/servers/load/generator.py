@@ -215,12 +215,12 @@ class _Run:
     def _windows(self, begun: int, rule: WarmUpRule) -> list[latency_statistics.Window]:
         """The last whole windows that ended so long ago that all of their requests have been reported."""
         length = int(rule.window_s * 1e9)
-        known = clock() - _REPORT_LAG_NS // 2
-        start = begun + max(0, (known - begun) // length - rule.windows) * length
+        reported = clock() - _REPORT_LAG_NS // 2
+        start = begun + max(0, (reported - begun) // length - rule.windows) * length
         ended = Entries.joined(self._ended_since(start))
         answered = ended[ended.ok]
         return (
-            latency_statistics.windows(answered.done_ns, answered.latency_ns, start, known, length)
+            latency_statistics.windows(answered.done_ns, answered.latency_ns, start, reported, length)
             if len(ended)
             else []
         )
@@ -297,11 +297,11 @@ class _Run:
 
     def _earlier(self, start: int, end: int) -> npt.NDArray[np.int64]:
         """When the requests that were under way at the start were answered, if that was before the end. int64 [k], ns from the start."""
-        found = Entries.joined(
+        entries = Entries.joined(
             part[(part.sent_ns < start) & (part.done_ns >= start) & (part.done_ns < end) & part.ok]
             for part in self._team.entries
         )
-        return np.sort(found.done_ns) - start
+        return np.sort(entries.done_ns) - start
 
     def _tick(self, phase: Phase, begun: int) -> None:
         """Listen for a while, count, and report progress."""
@@ -354,7 +354,7 @@ class _Run:
         cpu_s, wall_s, lags = _effort(team.beats, start, end)
         if self._in_process:
             cpu_s, lags = 0.0, lags[:0]
-        found = limits.found(
+        limited = limits.found(
             cpu_s=cpu_s,
             seconds=wall_s,
             workers=team.size,
@@ -366,8 +366,8 @@ class _Run:
         )
         codes, counts = np.unique(ended.code[~ended.ok], return_counts=True)
         failures = {
-            one: run_record.Failures(one, self._message(one)[0], count, tuple(self._message(one)[1][:3]))
-            for one, count in zip(codes.tolist(), counts.tolist(), strict=True)
+            code: run_record.Failures(code, self._message(code)[0], count, tuple(self._message(code)[1][:3]))
+            for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
         }
         return run_record.Records(
             scheduled_ns=ended.scheduled_ns - start,
@@ -386,7 +386,7 @@ class _Run:
             checked=int(compared.sum()),
             wrong=len(wrong),
             wrong_answers=tuple(wrong[:_WRONG_SHOWN]),
-            limits=found,
+            limits=limited,
             warm_up=self._warm_up,
             partial=self._partial,
             started_monotonic_ns=start,
@@ -397,15 +397,15 @@ class _Run:
 
     def _wrong(self, start: int, end: float) -> list[run_record.WrongAnswer]:
         """The wrong ones of the answers that differ, sent in [start, end), in the order of their sends. Equal answers are judged once."""
-        known: dict[tuple[int, bytes], str] = {}
+        messages: dict[tuple[int, bytes], str] = {}
         wrong = []
-        for one in self._team.answers:
-            judged = one.request, one.answer
-            if judged not in known:
-                known[judged] = self._payload.wrong(*judged) if self._payload else ""
-            if known[judged] and start <= one.sent_ns < end:
-                wrong.append(run_record.WrongAnswer(one.request, one.sent_ns - start, known[judged]))
-        return sorted(wrong, key=lambda one: one.sent_ns)
+        for answer in self._team.answers:
+            judged = answer.request, answer.answer
+            if judged not in messages:
+                messages[judged] = self._payload.wrong(*judged) if self._payload else ""
+            if messages[judged] and start <= answer.sent_ns < end:
+                wrong.append(run_record.WrongAnswer(answer.request, answer.sent_ns - start, messages[judged]))
+        return sorted(wrong, key=lambda wrong_answer: wrong_answer.sent_ns)
 
 
 def _effort(beats: Iterable[workers.Beat], start: int, end: int) -> tuple[float, float, npt.NDArray[np.int64]]:

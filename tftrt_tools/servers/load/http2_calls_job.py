@@ -168,12 +168,12 @@ class _Slot:
     def renew(self) -> None:
         """Connect again, if the server is there."""
         try:
-            found = self._made()
+            connection = self._made()
         except OSError as error:
             self.connection, self.problem = None, f"failed to connect: {error.strerror or error}"
             return
-        number = found.socket.fileno()
-        self.connection, self._numbers[number] = found, self
+        number = connection.socket.fileno()
+        self.connection, self._numbers[number] = connection, self
         self._poll.register(number, select.EPOLLIN)
 
     def call(self, index: int) -> Reply:

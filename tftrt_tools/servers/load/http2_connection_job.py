@@ -98,7 +98,7 @@ class Connection:
     ) -> None:
         self.socket, self._timeout = own, timeout_ns
         self.ready = self.lost = self._leaving = self._ends = False
-        self._messages = [[b"\x00" + len(one).to_bytes(4, "big"), one] for one in requests]
+        self._messages = [[b"\x00" + len(request).to_bytes(4, "big"), request] for request in requests]
         self._outgoing = Outgoing(own)
         self._plain = hpack.block(headers)
         self._first, self._later = hpack.repeated(headers)
@@ -241,7 +241,7 @@ class Connection:
         elif kind == frames.GOAWAY:
             self._leaving = True
             last = int.from_bytes(content[:4], "big")
-            for unseen in [0, *(one for one in list(self._pending) if one > last)]:
+            for unseen in [0, *(number for number in list(self._pending) if number > last)]:
                 self._end(unseen, Refused(UNAVAILABLE, "the server takes no more calls"))
         else:
             self.ready = self.ready or kind == frames.SETTINGS

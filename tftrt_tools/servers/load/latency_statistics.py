@@ -149,11 +149,11 @@ def windows(done_ns: Instants, latency_ns: Instants, start_ns: int, end_ns: int,
     """Cut [start, end) into windows of `length_ns`; a shorter rest is left out. Args: two arrays [n], in any order."""
     count = int((end_ns - start_ns) // length_ns)
     place = (done_ns - start_ns) // length_ns
-    found = []
+    kept = []
     for number in range(count):
         inside = latency_ns[place == number]
-        found.append(Window(inside.size / length_ns * 1e9, float(np.median(inside)) if inside.size else math.nan))
-    return found
+        kept.append(Window(inside.size / length_ns * 1e9, float(np.median(inside)) if inside.size else math.nan))
+    return kept
 
 
 def stable(found: Sequence[Window], last: int = 3, tolerance: float = 0.1) -> bool:
@@ -162,7 +162,7 @@ def stable(found: Sequence[Window], last: int = 3, tolerance: float = 0.1) -> bo
     recent = found[-last:]
     if len(recent) < last:
         return False
-    for values in ([one.rate for one in recent], [one.latency_ns for one in recent]):
+    for values in ([window.rate for window in recent], [window.latency_ns for window in recent]):
         if not min(values) > 0 or max(values) > min(values) * (1 + tolerance):
             return False
     return True
@@ -199,11 +199,11 @@ def histogram(latency_ns: npt.ArrayLike) -> typing.Any:
     and merged with those of other processes, in HdrHistogram's own format."""
     from hdrh.histogram import HdrHistogram
 
-    made = HdrHistogram(_LOWEST, _HIGHEST, _DIGITS)
+    filled = HdrHistogram(_LOWEST, _HIGHEST, _DIGITS)
     values, counts = np.unique(np.clip(np.asarray(latency_ns, np.int64), _LOWEST, _HIGHEST), return_counts=True)
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-        made.record_value(value, count)
-    return made
+        filled.record_value(value, count)
+    return filled
 
 
 def _most_over(count: int, share: float, confidence: float) -> int:

@@ -55,7 +55,7 @@ def acquitted(rate: float, under_way: int | None, others: Sequence[tuple[int, fl
         for count, other in others
         if under_way and count > under_way and rate > 0 and other >= _MORE * rate
     ]
-    return max(better, key=lambda one: one[1], default=None)
+    return max(better, key=lambda pair: pair[1], default=None)
 
 
 def kept_pace(rate: float, under_way: int | None, others: Sequence[tuple[int, float]]) -> tuple[int, float] | None:

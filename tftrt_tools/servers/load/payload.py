@@ -41,5 +41,5 @@ class Payload:
             return ""
         if len(answer) != len(expected):
             return f"{len(answer)} bytes, expected {len(expected)}"
-        place = next(at for at, (one, other) in enumerate(zip(answer, expected, strict=True)) if one != other)
+        place = next(at for at, (byte, other) in enumerate(zip(answer, expected, strict=True)) if byte != other)
         return f"byte {place} of {len(answer)} differs"

@@ -221,7 +221,7 @@ class Records:
             "seconds": self.seconds,
             "rate": self.rate(),
             **{name: getattr(self, name) for name in kept},
-            "limits": [one.text for one in self.limits],
+            "limits": [limit.text for limit in self.limits],
             "errors": records.plain(tuple(self.errors.values())),
             "wrong_answers": records.plain(self.wrong_answers),
             "warm_up": self.warm_up.to_dict(),

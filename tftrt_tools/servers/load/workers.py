@@ -179,9 +179,9 @@ class Team:
             self._heard += 1
         elif "error" in event:
             code, name, message = event["error"]
-            known = self.messages.setdefault(code, (name, []))[1]
-            if message not in known:
-                known.append(message)
+            numbers = self.messages.setdefault(code, (name, []))[1]
+            if message not in numbers:
+                numbers.append(message)
         elif "idle" in event:
             member.idle = event["idle"]
             self.unsent += event["unsent"]
@@ -210,13 +210,13 @@ class Team:
 
 def hung(seconds: float, called: bool, what: str = "the model") -> errors.TftrtError:
     """The error of a function that does not come to its end. Args: called: whether it was loaded, and a call hangs. what: that hangs."""
-    found = (
+    entries = (
         f"hangs in process: for {seconds:g} s no call came to an end"
         if called
         else f"was not loaded within {seconds:g} s"
     )
     return errors.TftrtError(
-        f"{what} {found}", "mend it, or what it waits for" + ("; a larger --timeout waits longer" if called else "")
+        f"{what} {entries}", "mend it, or what it waits for" + ("; a larger --timeout waits longer" if called else "")
     )
 
 
@@ -229,8 +229,8 @@ def started(work: Iterable[assignment.Assignment], env: Mapping[str, str] | None
     members: list[_Worker] = []
     with tempfile.TemporaryFile() as log:
         try:
-            for one in work:
-                members.append(_start(one, log, env))
+            for part in work:
+                members.append(_start(part, log, env))
             team = Team(members, log)
             yield team
             team.tell_all("end")
@@ -243,18 +243,18 @@ def started(work: Iterable[assignment.Assignment], env: Mapping[str, str] | None
                 member.socket.close()
 
 
-def _start(one: assignment.Assignment, log: typing.IO[bytes], env: Mapping[str, str] | None) -> _Worker:
+def _start(work: assignment.Assignment, log: typing.IO[bytes], env: Mapping[str, str] | None) -> _Worker:
     ours, theirs = socket.socketpair()
     with theirs:
-        fd = assignment.write(one)
+        fd = assignment.write(work)
         try:
             path = starting.search_path(first=str(_ROOT))
             folder, place = starting.start()
             # A session of its own: Ctrl-C reaches only the generator, which then asks the workers for their entries.
             command = interpreter.command(
-                one.python, "tftrt_tools.servers.load.worker_job", str(theirs.fileno()), str(fd)
+                work.python, "tftrt_tools.servers.load.worker_job", str(theirs.fileno()), str(fd)
             )
-            variables = {**os.environ, **(env or {}), **interpreter.path_variables(one.python, path), **place}
+            variables = {**os.environ, **(env or {}), **interpreter.path_variables(work.python, path), **place}
             process = subprocess.Popen(
                 command,
                 pass_fds=[theirs.fileno(), fd],

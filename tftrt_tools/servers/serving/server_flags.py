@@ -206,10 +206,10 @@ def _value(flag: Flag, text: str) -> Value:
     if flag.kind == STRING:
         return text
     if flag.kind == BOOL:
-        known = {"true": True, "1": True, "false": False, "0": False}
-        if text.lower() not in known:
+        words = {"true": True, "1": True, "false": False, "0": False}
+        if text.lower() not in words:
             raise ValueError(text)
-        return known[text.lower()]
+        return words[text.lower()]
     if flag.kind == FLOAT:
         return float(text)
     if (

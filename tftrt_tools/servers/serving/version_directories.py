@@ -44,12 +44,12 @@ def listing(base: Base) -> list[Version]:
         names = os.listdir(base)
     except FileNotFoundError:
         return []
-    found: dict[int, Version] = {}
+    versions: dict[int, Version] = {}
     for name in sorted(names, key=os.fsencode):
         number = parse(name)
         if number is not None:
-            found[number] = Version(number, pathlib.Path(base) / name)
-    return [found[number] for number in sorted(found)]
+            versions[number] = Version(number, pathlib.Path(base) / name)
+    return [versions[number] for number in sorted(versions)]
 
 
 def latest(base: Base) -> int | None:
@@ -79,7 +79,7 @@ def check(base: Base, number: int, allow_older: bool = False) -> None:
         raise errors.UsageError(
             f"--version={number}: a version is a number from 1 to {LARGEST}", "leave it out for the next number"
         )
-    there = {one.number: one.path for one in listing(base)}
+    there = {version.number: version.path for version in listing(base)}
     if number in there:
         raise errors.UsageError(
             f"version {number} exists: {there[number]}",

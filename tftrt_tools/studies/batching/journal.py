@@ -35,11 +35,14 @@ class Journal:
 
     def get(self, settings: Settings | None, floor: float | None) -> Trial | None:
         """The finished Trial of these parameters, or None. One that kept no rate counts only where the floor was no higher than now."""
-        for one in reversed(self._trials):
-            if one.settings == settings and (
-                one.rate is not None or one.failure or one.floor is None or (floor is not None and one.floor <= floor)
+        for trial in reversed(self._trials):
+            if trial.settings == settings and (
+                trial.rate is not None
+                or trial.failure
+                or trial.floor is None
+                or (floor is not None and trial.floor <= floor)
             ):
-                return one
+                return trial
         return None
 
     def put(self, one: Trial) -> None:
@@ -82,10 +85,10 @@ class Journal:
     def _check(self, head: Mapping[str, Any]) -> None:
         if head["kind"] != _KIND or head["schema_version"] > _VERSION:
             raise errors.UsageError(f"{self.path} is no journal that this version can read", "take another --work_dir")
-        there, mine = head["of"], self._head["of"]
-        other = next((name for name in (*mine, *there) if there.get(name) != mine.get(name)), None)
+        there, own = head["of"], self._head["of"]
+        other = next((name for name in (*own, *there) if there.get(name) != own.get(name)), None)
         if other is not None:
-            what = _WHAT.get(other) or f"other flags ({self._differing(there[other], mine[other])})"
+            what = _WHAT.get(other) or f"other flags ({self._differing(there[other], own[other])})"
             raise errors.UsageError(
                 f"{self.path} has trials of {what}", "take another --work_dir, or remove that folder"
             )

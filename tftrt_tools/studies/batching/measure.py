@@ -29,20 +29,26 @@ def trial(options: Options, view: live.Lines, number: int, settings: Settings | 
                 done = bench.bench(load, view)
                 if done.ended == measure.INTERRUPTED:
                     raise errors.Interrupted
-                made = _made(blank, done, summary.name(options.bound.percentile or 0.0), running.problem())
+                trial_result = _made(blank, done, summary.name(options.bound.percentile or 0.0), running.problem())
                 # Where the load generator was the limit, a missed floor says little about the server: it gets a second chance.
-                if last or floor is None or made.rate is not None or made.failure or not made.limited:
+                if (
+                    last
+                    or floor is None
+                    or trial_result.rate is not None
+                    or trial_result.failure
+                    or not trial_result.limited
+                ):
                     break
-                view.note(f"trial {number}: once more, because {made.limited}")
+                view.note(f"trial {number}: once more, because {trial_result.limited}")
     except errors.TftrtError as error:
         if settings is None:
             raise
-        made = dataclasses.replace(blank, failure=error.cause)
-    if settings is None and made.failure:
+        trial_result = dataclasses.replace(blank, failure=error.cause)
+    if settings is None and trial_result.failure:
         raise errors.TftrtError(
-            f"without batching: {made.failure}", "mend the requests (--shapes, --data) or the model"
+            f"without batching: {trial_result.failure}", "mend the requests (--shapes, --data) or the model"
         )
-    return dataclasses.replace(made, seconds=time.monotonic() - begun)
+    return dataclasses.replace(trial_result, seconds=time.monotonic() - begun)
 
 
 def _made(blank: Trial, done: measurements.Bench, percentile: str, problem: errors.TftrtError | None) -> Trial:
@@ -50,19 +56,19 @@ def _made(blank: Trial, done: measurements.Bench, percentile: str, problem: erro
     failure = next(_failures(done, problem), "")
     if failure or not done.searched:
         return dataclasses.replace(blank, failure=failure or "nothing was measured")
-    (found,) = done.searched
+    (search_result,) = done.searched
     probes = [row for row in done.rows if row.probe and row.offered is not None]
     times = [(row.response.percentiles[percentile], row) for row in probes]
-    there = next((ms for ms, row in times if row.kept and row.point.rate == found.rate), None)
+    there = next((ms for ms, row in times if row.kept and row.point.rate == search_result.rate), None)
     seen = [(ms, row) for ms, row in times if ms is not None]
-    nearest = min(seen, key=lambda one: one[0], default=None) if found.rate is None else None
-    limited = next((row.limited or row.waits for row in probes if row.point.rate == found.above), "")
+    nearest = min(seen, key=lambda pair: pair[0], default=None) if search_result.rate is None else None
+    limited = next((row.limited or row.waits for row in probes if row.point.rate == search_result.above), "")
     return dataclasses.replace(
         blank,
-        rate=found.rate,
-        above=found.above,
+        rate=search_result.rate,
+        above=search_result.above,
         ms=there,
-        ended=found.ended,
+        ended=search_result.ended,
         limited=limited,
         nearest_ms=nearest[0] if nearest else None,
         nearest_rate=nearest[1].point.rate if nearest else None,

@@ -39,12 +39,12 @@ def search(measure: Measure, space: Space, budget: Budget, resolution: float) ->
     Returns: Found.
     """
     done: list[Trial] = []
-    known: set[Settings] = set()
+    tried_settings: set[Settings] = set()
 
     def tried(settings: Settings | None) -> bool:
         """Whether it is the best so far, after measuring it."""
         if done:
-            budget.check(len(done), sum(one.seconds for one in done))
+            budget.check(len(done), sum(trial.seconds for trial in done))
         before = best(done)
         floor = (
             None if before is None or before.rate is None else float(f"{before.rate * (1 + resolution):.{_DIGITS}g}")
@@ -56,17 +56,17 @@ def search(measure: Measure, space: Space, budget: Budget, resolution: float) ->
         """The best settings of one pass over all coordinates."""
         for coordinate in space.coordinates:
             for value in coordinate.values:
-                wanted = dataclasses.replace(current, **value)
-                if wanted not in known:
-                    known.add(wanted)
-                    if tried(wanted):
-                        current = wanted
+                candidate = dataclasses.replace(current, **value)
+                if candidate not in tried_settings:
+                    tried_settings.add(candidate)
+                    if tried(candidate):
+                        current = candidate
         return current
 
     try:
         tried(None)
         current, before = space.start, None
-        known.add(current)
+        tried_settings.add(current)
         tried(current)
         while current != before:
             before, current = current, improved(current)

@@ -51,10 +51,10 @@ def space(covered: Sequence[int] | None, rows: int, limit_s: float, cores: int) 
     return Space(
         start,
         (
-            Coordinate("num_batch_threads", tuple({"num_batch_threads": one} for one in threads)),
+            Coordinate("num_batch_threads", tuple({"num_batch_threads": thread} for thread in threads)),
             Coordinate("max_batch_size", tuple(sizes)),
-            Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": one} for one in dict.fromkeys(waits))),
-            Coordinate("max_enqueued_batches", tuple({"max_enqueued_batches": one} for one in _QUEUES)),
+            Coordinate("batch_timeout_micros", tuple({"batch_timeout_micros": wait} for wait in dict.fromkeys(waits))),
+            Coordinate("max_enqueued_batches", tuple({"max_enqueued_batches": queue} for queue in _QUEUES)),
         ),
     )
 
@@ -79,10 +79,10 @@ def _sizes(covered: Sequence[int] | None, rows: int) -> Iterator[dict[str, Any]]
 
 def _halved(fitting: Sequence[int]) -> list[int]:
     """The largest size, the largest that is at most half of it, and so on."""
-    found = [fitting[-1]]
-    while len(found) <= _SMALLER and (smaller := [size for size in fitting if 2 * size <= found[-1]]):
-        found.append(smaller[-1])
-    return found
+    chosen = [fitting[-1]]
+    while len(chosen) <= _SMALLER and (smaller := [size for size in fitting if 2 * size <= chosen[-1]]):
+        chosen.append(smaller[-1])
+    return chosen
 
 
 def _rounded(value: float) -> int:

@@ -38,14 +38,14 @@ def tune(options: Options, view: live.Lines) -> Tuned:
     _check_inputs(options)
     covered = _covered(options.model)
     tried = space.space(covered.sizes, rows, options.bound.limit, len(os.sched_getaffinity(0)))
-    found = search.search(
+    result = search.search(
         lambda *wanted: _trial(options, view, kept, *wanted), tried, options.budget, options.load.resolution
     )
-    best, compared = found.best, None
+    best, compared = result.best, None
     if best and best.settings and best.rate:
         compared = kept.turns(best.settings, best.rate)
         if compared is None:
-            compared = turns.turns(options, best.settings, best.rate, found.trials[0].rate or 0.0, view)
+            compared = turns.turns(options, best.settings, best.rate, result.trials[0].rate or 0.0, view)
             kept.put_turns(best.settings, compared)
     done = Tuned(
         stamp=passport.stamp(),
@@ -58,8 +58,8 @@ def tune(options: Options, view: live.Lines) -> Tuned:
         percentile=summary.name(options.bound.percentile or 0.0),
         sizes=batching_file.text_of(covered.sizes),
         source=covered.reason,
-        trials=found.trials,
-        ended=found.ended,
+        trials=result.trials,
+        ended=result.ended,
         turns=compared,
         files={"journal": str(kept.path)},
     )
@@ -77,15 +77,15 @@ def _trial(
 ) -> trial.Trial:
     """A finished Trial of the journal, or a new one."""
     first = f", which first has to keep {floor:g}/s" if floor else ""
-    known = kept.get(settings, floor)
-    view.note(f"trial {number}: {trial.text(settings)}{' (from the journal)' if known else first}")
-    if known:
-        return dataclasses.replace(known, number=number)
-    made = measure.trial(options, view, number, settings, floor)
-    kept.put(made)
-    if made.failure:
-        view.note(f"trial {number} failed: {made.failure}")
-    return made
+    earlier = kept.get(settings, floor)
+    view.note(f"trial {number}: {trial.text(settings)}{' (from the journal)' if earlier else first}")
+    if earlier:
+        return dataclasses.replace(earlier, number=number)
+    measured = measure.trial(options, view, number, settings, floor)
+    kept.put(measured)
+    if measured.failure:
+        view.note(f"trial {number} failed: {measured.failure}")
+    return measured
 
 
 def _check_inputs(options: Options) -> None:
@@ -94,11 +94,11 @@ def _check_inputs(options: Options) -> None:
         signatures: Mapping[str, Any] = subject.of_files(named["tune_batching"]).signatures
     name = workload.choose_signature(signatures, options.load.signature_name)
     inputs: tuple[InputSpec, ...] = signatures[name][0]
-    for one in inputs:
-        if one.shape is not None and (not one.shape or one.shape[0] is not None):
-            what = "has no batch dimension" if not one.shape else f"takes batches of {one.shape[0]} only"
+    for spec in inputs:
+        if spec.shape is not None and (not spec.shape or spec.shape[0] is not None):
+            what = "has no batch dimension" if not spec.shape else f"takes batches of {spec.shape[0]} only"
             raise errors.UsageError(
-                f"input {one.name!r} of {name!r} {what}: the server cannot join requests",
+                f"input {spec.name!r} of {name!r} {what}: the server cannot join requests",
                 "export the model with a batch dimension that is not fixed, or ask another signature "
                 "(--signature_keys)",
             )
@@ -106,13 +106,13 @@ def _check_inputs(options: Options) -> None:
 
 def _covered(model: str) -> Covered:
     """What batch sizes the engines serve. Raises: UsageError where the files do not tell."""
-    (found,) = engine_batch_sizes.covered([model])
-    if not found.known:
+    (sizes,) = engine_batch_sizes.covered([model])
+    if not sizes.known:
         raise errors.UsageError(
-            f"which batch sizes the engines of {model} serve is not known: {found.reason}",
+            f"which batch sizes the engines of {model} serve is not known: {sizes.reason}",
             "build its engines (`tftrt build`), or publish it with warm-up requests (`tftrt publish`)",
         )
-    return found
+    return sizes
 
 
 def _written(options: Options, settings: Settings, covered: Covered) -> dict[str, str]:

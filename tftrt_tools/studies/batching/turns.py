@@ -96,7 +96,7 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
     """
     share = (options.bound.percentile or 0.0) / 100
     with contextlib.ExitStack() as stack:
-        both = [stack.enter_context(_asked(options, one)) for one in (None, settings)]
+        both = [stack.enter_context(_asked(options, parameters)) for parameters in (None, settings)]
         for step in range(_STEPS):
             rate = float(f"{wanted * _LOWER**step:.{_DIGITS}g}")
             seconds = max(
@@ -105,18 +105,18 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
                 _REQUESTS * latency_statistics.min_samples(share) / ROUNDS / rate,
             )
             if step == 0:
-                for one in both:
-                    one.block(rate, seconds, 0)  # the first of a server is not counted: it warms up
+                for side in both:
+                    side.block(rate, seconds, 0)  # the first of a server is not counted: it warms up
             last = step == _STEPS - 1 or rate * _LOWER < lowest
             without, winner = _rounds(options, both, rate, seconds, range(ROUNDS), last, view)
             if last or len(winner) == ROUNDS and _side(winner, options).kept:
                 break
-        found = compared(without, winner, wanted, rate, seconds, options)
-        while found.judgement.verdict == verdict.UNSURE and len(winner) < LOOKS * ROUNDS:
+        comparison = compared(without, winner, wanted, rate, seconds, options)
+        while comparison.judgement.verdict == verdict.UNSURE and len(winner) < LOOKS * ROUNDS:
             more = _rounds(options, both, rate, seconds, range(len(winner), len(winner) + ROUNDS), True, view)
             without, winner = without + more[0], winner + more[1]
-            found = compared(without, winner, wanted, rate, seconds, options)
-        return found
+            comparison = compared(without, winner, wanted, rate, seconds, options)
+        return comparison
 
 
 def _rounds(
@@ -129,27 +129,27 @@ def _rounds(
     view: live.Lines,
 ) -> tuple[list[Records], list[Records]]:
     """The blocks of both, in their order. Args: whole: do all rounds; else they end early where the winner has missed the promise."""
-    found: tuple[list[Records], list[Records]] = ([], [])
+    blocks: tuple[list[Records], list[Records]] = ([], [])
     for number in numbers:
         view.note(f"in turns, round {number + 1}: {rate:g}/s to each")
         for at in (0, 1) if number % 2 == 0 else (1, 0):
-            found[at].append(both[at].block(rate, seconds, number))
-        if not whole and len(found[1]) >= _FEWEST and _side(found[1], options).kept is False:
+            blocks[at].append(both[at].block(rate, seconds, number))
+        if not whole and len(blocks[1]) >= _FEWEST and _side(blocks[1], options).kept is False:
             break
-    return found
+    return blocks
 
 
 def compared(
     without: list[Records], winner: list[Records], wanted: float, rate: float, seconds: float, options: Options
 ) -> Turns:
     """The Turns of the blocks of both servers, in their order."""
-    sides = [_side(one, options) for one in (without, winner)]
-    times = [[_seconds(one, options.load.timeout) for one in blocks] for blocks in (without, winner)]
+    sides = [_side(side, options) for side in (without, winner)]
+    times = [[_seconds(block, options.load.timeout) for block in blocks] for blocks in (without, winner)]
     judged = verdict.judge(
         times[0], times[1], (summary.name(options.bound.percentile or 0.0),), looks=LOOKS, seed=options.load.seed
     )
     judgement = judged.judgements[0]
-    if all(one.unanswered((options.bound.percentile or 0.0) / 100) for one in sides):
+    if all(side.unanswered((options.bound.percentile or 0.0) / 100) for side in sides):
         # Both have the deadline there, which would be "the same".
         judgement = dataclasses.replace(
             judgement,
@@ -158,10 +158,10 @@ def compared(
             reason=f"the {judgement.metric} of both is a request without an answer",
         )
     notes = (
-        f"{name}: the load generator was the limit: {one.why}"
+        f"{name}: the load generator was the limit: {block.why}"
         for name, blocks in (("no batching", without), ("winner", winner))
-        for one in blocks
-        if one.why
+        for block in blocks
+        if block.why
     )
     return Turns(
         wanted=wanted,
@@ -186,8 +186,8 @@ def _due(block: Records) -> int:
 
 def _side(blocks: list[Records], options: Options) -> Side:
     share = (options.bound.percentile or 0.0) / 100
-    due, within = sum(map(_due, blocks)), sum(_within(one, options) for one in blocks)
-    answered = np.concatenate([one.latency_ns for one in blocks])
+    due, within = sum(map(_due, blocks)), sum(_within(block, options) for block in blocks)
+    answered = np.concatenate([block.latency_ns for block in blocks])
     missing = due - answered.size
     value = latency_statistics.percentile(np.concatenate([answered / 1e6, np.full(missing, math.inf)]), share).value
     return Side(
@@ -236,10 +236,14 @@ class _Asked:
             check_every=0,
             processes=load.processes or measure.processes_for(math.inf),
         )
-        found = self._target.run(self._sent, plan, lambda moment: None)
-        if found.partial:
-            raise errors.Interrupted if found.partial == measure.INTERRUPTED else errors.TftrtError(found.partial)
-        return found
+        run_records = self._target.run(self._sent, plan, lambda moment: None)
+        if run_records.partial:
+            raise (
+                errors.Interrupted
+                if run_records.partial == measure.INTERRUPTED
+                else errors.TftrtError(run_records.partial)
+            )
+        return run_records
 
 
 @contextlib.contextmanager
@@ -255,6 +259,6 @@ def _asked(options: Options, settings: Settings | None) -> Iterator[_Asked]:
         takes = subject.takes(signature, model.signatures, [model.same], "").limited_by(
             *subject.inputs([options.model])
         )
-        (one,) = workload.workloads(takes, load.batch_sizes, load.asked, load.distinct)
+        (sent,) = workload.workloads(takes, load.batch_sizes, load.asked, load.distinct)
         target = targets.Server(client, load, signature)
-        yield _Asked(options, target, target.prepare(one, lambda first: None))
+        yield _Asked(options, target, target.prepare(sent, lambda first: None))

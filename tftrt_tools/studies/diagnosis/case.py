@@ -84,12 +84,14 @@ class Case:
     @functools.cached_property
     def engine_profiles(self) -> tuple[EngineProfile, ...]:
         """Of the engines that ran, at this call's shapes; () where their inside was not profiled."""
-        found = []
+        chosen = []
         for name in sorted(self.engines):
-            mine = [one for one in self.profile.engines if one.engine == name]
-            exact = [one for one in mine if self.rows in {shape[0] for shape in one.shapes.values() if shape}]
-            found += exact[:1]
-        return tuple(found)
+            candidates = [engine for engine in self.profile.engines if engine.engine == name]
+            exact = [
+                engine for engine in candidates if self.rows in {shape[0] for shape in engine.shapes.values() if shape}
+            ]
+            chosen += exact[:1]
+        return tuple(chosen)
 
 
 def bytes_in(call: CallProfile) -> int:
@@ -99,10 +101,10 @@ def bytes_in(call: CallProfile) -> int:
 
 def cases(profile: Profile, model: str, source: str) -> list[Case]:
     """A Case for each call of the model."""
-    signatures = {name: one for one in profile.signatures for name in (one.name, *one.twins)}
+    signatures = {name: signature for signature in profile.signatures for name in (signature.name, *signature.twins)}
     originals = {
-        (one.signature, tuple(sorted(one.shapes.items()))): one
-        for one in (profile.original.calls if profile.original else ())
+        (call.signature, tuple(sorted(call.shapes.items()))): call
+        for call in (profile.original.calls if profile.original else ())
     }
     return [
         Case(
@@ -119,13 +121,13 @@ def cases(profile: Profile, model: str, source: str) -> list[Case]:
 
 def all_shapes(case: Case) -> str:
     """`--shapes` of the declared calls of all signatures, whose engines have to stay, and this one."""
-    wanted: dict[str, list[shape_grammar.Call]] = {
-        one.name: list(one.calls) for one in case.profile.signatures if one.calls
+    shapes: dict[str, list[shape_grammar.Call]] = {
+        signature.name: list(signature.calls) for signature in case.profile.signatures if signature.calls
     }
-    own = wanted.setdefault(case.signature.name if case.signature else case.call.signature, [])
+    own = shapes.setdefault(case.signature.name if case.signature else case.call.signature, [])
     if case.call.shapes not in own:
         own.append(case.call.shapes)
-    return ";".join(shape_grammar.flag_text(name, calls) for name, calls in wanted.items())
+    return ";".join(shape_grammar.flag_text(name, calls) for name, calls in shapes.items())
 
 
 def beside(case: Case, ending: str) -> str:

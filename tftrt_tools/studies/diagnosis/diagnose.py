@@ -45,19 +45,25 @@ def diagnose(profile: Profile, model: str, original: str, least_share: float = L
     Args: profile: of it. model, original: paths, for the commands; original may be "". least_share: findings that are worth less of their
       call, 0 to 1, are left out.
     """
-    found = cases(profile, model, original)
-    calls = [_looked(case) for case in found]
+    all_cases = cases(profile, model, original)
+    calls = [_looked(case) for case in all_cases]
     # On a CPU an idle GPU is no finding, and nothing else is either.
-    said = [one for case in found for look in (_LOOKS if profile.on_gpu else ()) for one in look(case)]
-    findings = [one for one in said if isinstance(one, Finding) and finding.matters(one, calls, least_share)]
+    statements = [
+        statement for case in all_cases for look in (_LOOKS if profile.on_gpu else ()) for statement in look(case)
+    ]
+    findings = [
+        statement
+        for statement in statements
+        if isinstance(statement, Finding) and finding.matters(statement, calls, least_share)
+    ]
     return Diagnosis(
         model=model,
         original=original,
         profiled=profile.created,
         gpu=(profile.machine.gpu or {}).get("name", ""),
         findings=finding.ranked(findings),
-        remarks=tuple(dict.fromkeys(one for one in said if isinstance(one, Remark))),
-        unknown=tuple(_unknown(profile, found)),
+        remarks=tuple(dict.fromkeys(statement for statement in statements if isinstance(statement, Remark))),
+        unknown=tuple(_unknown(profile, all_cases)),
         calls=tuple(calls),
     )
 
@@ -76,15 +82,15 @@ def _looked(case: Case) -> Looked:
 
 def _unknown(profile: Profile, found: list[Case]) -> list[str]:
     """What this profile cannot tell."""
-    said = []
+    remarks = []
     if not profile.on_gpu:
-        said.append("the profile was made without a GPU: nothing here speaks of engines")
+        remarks.append("the profile was made without a GPU: nothing here speaks of engines")
     if profile.original is None:
-        said.append("the original was not profiled: how fast it is, and why, is not known")
+        remarks.append("the original was not profiled: how fast it is, and why, is not known")
     if not profile.signatures and not profile.of_a_plan:
-        said.append(
+        remarks.append(
             "the model has no manifest of a conversion: which ops stay outside of engines, and why, is not known"
         )
     if profile.on_gpu and any(case.engines and not case.engine_profiles for case in found):
-        said.append("the inside of the engines was not profiled: layers, formats and what bounds them are not known")
-    return said
+        remarks.append("the inside of the engines was not profiled: layers, formats and what bounds them are not known")
+    return remarks

@@ -43,15 +43,15 @@ class Pair:
 
 def timed(first: Asked, second: Asked) -> Pair:
     """Both sides, each in a process of its own. Raises: TftrtError where a model cannot be loaded or called."""
-    asked = (first, second)
-    with opening.opened(*(one.model for one in asked)) as models, scratch.folder("turns") as folder:
+    both = (first, second)
+    with opening.opened(*(side.model for side in both)) as models, scratch.folder("turns") as folder:
         sides = {
-            number: repeats.Side(model.path, _call(one, model, f"{folder}/{number}"), from_host=True)
-            for number, (one, model) in enumerate(zip(asked, models, strict=True), 1)
+            number: repeats.Side(model.path, _call(side, model, f"{folder}/{number}"), from_host=True)
+            for number, (side, model) in enumerate(zip(both, models, strict=True), 1)
         }
         rounds = repeats.turns(sides, "comparing the mended model", ROUNDS)
     before, after = ([ms / 1e3 for (ms,) in rounds[number]] for number in sides)
-    saved = [one - other for one, other in zip(before, after, strict=True)]
+    saved = [seconds - other for seconds, other in zip(before, after, strict=True)]
     low, high = _interval(saved)
     return Pair(
         before=statistics.median(before),
@@ -67,8 +67,8 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     Statistics, 1999)."""
     from scipy import stats
 
-    found = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
-    return float(found.low), float(found.high)
+    test = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
+    return float(test.low), float(test.high)
 
 
 def _call(one: Asked, model: Model, folder: str) -> run.SavedCalls:

@@ -45,8 +45,8 @@ def tried(diagnosis: Diagnosis, options: Options) -> Diagnosis:
     with scratch.folder("mends") as temporary:
         mends = _Mends(diagnosis, options, pathlib.Path(options.folder or temporary))
         findings = [
-            dataclasses.replace(one, trial=mends.trial(one)) if _wanted(one, options) else one
-            for one in diagnosis.findings
+            dataclasses.replace(finding, trial=mends.trial(finding)) if _wanted(finding, options) else finding
+            for finding in diagnosis.findings
         ]
     return dataclasses.replace(diagnosis, findings=tuple(findings))
 
@@ -89,8 +89,8 @@ class _Mends:
             code = self._options.run(command)
         except errors.TftrtError as error:
             return command, target, str(error)
-        made = code in (errors.EXIT_DONE, errors.EXIT_CHECK) and os.path.isdir(target)
-        return command, target, "" if made else f"the command ended with {code}"
+        converted = code in (errors.EXIT_DONE, errors.EXIT_CHECK) and os.path.isdir(target)
+        return command, target, "" if converted else f"the command ended with {code}"
 
     def _timed(self, finding: Finding, mended: str) -> in_turns.Pair:
         """Both models in turns, at the finding's call."""

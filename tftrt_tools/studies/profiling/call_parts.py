@@ -51,11 +51,11 @@ class Apart:
     @property
     def parts(self) -> dict[Key, float]:
         """{what: seconds} of all stages together."""
-        found: dict[Key, float] = collections.defaultdict(float)
+        seconds_of: dict[Key, float] = collections.defaultdict(float)
         for stage in self.stages.values():
             for key, seconds in stage.items():
-                found[key] += seconds
-        return dict(found)
+                seconds_of[key] += seconds
+        return dict(seconds_of)
 
 
 def partition(windows: Sequence[Span], layers: Iterable[Iterable[Span]]) -> tuple[list[list[Span]], list[Span]]:
@@ -64,12 +64,12 @@ def partition(windows: Sequence[Span], layers: Iterable[Iterable[Span]]) -> tupl
     Returns: (the instants of each layer, those of no layer), as unions; together they are the windows.
     """
     covered: list[Span] = []
-    found = []
+    owned = []
     for layer in layers:
-        mine = spans.outside(spans.inside(spans.union(layer), windows), covered)
-        found.append(mine)
-        covered = spans.union([*covered, *mine])
-    return found, spans.outside(windows, covered)
+        instants = spans.outside(spans.inside(spans.union(layer), windows), covered)
+        owned.append(instants)
+        covered = spans.union([*covered, *instants])
+    return owned, spans.outside(windows, covered)
 
 
 def take_apart(tracks: Sequence[Track], measured: float = 0.0) -> Apart:
@@ -84,10 +84,10 @@ def take_apart(tracks: Sequence[Track], measured: float = 0.0) -> Apart:
     count = len(chosen)
     stages: dict[Stage, dict[Key, float]] = {stage: collections.defaultdict(float) for stage in STAGES}
     shared = [_shared(seen, call) for call in chosen]
-    for one in shared:
-        for stage, parts in one.items():
-            for key, mine in parts.items():
-                stages[stage][key] += spans.length(mine) / count
+    for share in shared:
+        for stage, parts in share.items():
+            for key, instants in parts.items():
+                stages[stage][key] += spans.length(instants) / count
     windows = spans.union(call.span for call in chosen)
     kernels_seen = [event for event, _ in seen.on_gpu if not traces.copy(event.name) and _within(event, windows)]
     return Apart(
@@ -118,19 +118,19 @@ def _shared(seen: Seen, call: Event) -> dict[Stage, dict[Key, list[Span]]]:
     making = spans.inside(
         spans.union(event.span for event in seen.marks[traces.INPUT] if meets(event, call)), [call.span]
     )
-    found: dict[Stage, dict[Key, list[Span]]] = {}
+    spans_of: dict[Stage, dict[Key, list[Span]]] = {}
     for stage, windows in zip(STAGES, (making, spans.outside([call.span], making)), strict=True):
-        mine, rest = partition(windows, layers.values())
-        found[stage] = {key: instants for key, instants in zip(layers, mine, strict=True) if instants}
-        found[stage][Key("rest", "")] = rest
-    return found
+        owned, rest = partition(windows, layers.values())
+        spans_of[stage] = {key: instants for key, instants in zip(layers, owned, strict=True) if instants}
+        spans_of[stage][Key("rest", "")] = rest
+    return spans_of
 
 
 def _timeline(call: Event, shared: Mapping[Stage, Mapping[Key, Sequence[Span]]]) -> Iterable[Stretch]:
     """The stretches of a call in order, from its begin on. What is too short to be seen goes to the stretch before it."""
     every = sorted(
-        ((span, key) for parts in shared.values() for key, found in parts.items() for span in found),
-        key=lambda one: one[0],
+        ((span, key) for parts in shared.values() for key, instants in parts.items() for span in instants),
+        key=lambda pair: pair[0],
     )
     fine = _FINE * call.seconds
     joined: list[tuple[float, float, Key]] = []
@@ -150,31 +150,41 @@ def _within(event: Event, windows: Sequence[Span]) -> bool:
     return any(low <= event.start < high for low, high in windows)
 
 
+@dataclasses.dataclass
+class _Sums:
+    """Totals of an op over all calls; times in seconds."""
+
+    runs: int = 0
+    host_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    kernels: int = 0
+
+
 def _ops(seen: Seen, windows: Sequence[Span], count: int) -> list[OpTime]:
-    found: dict[Owner, list[float]] = {}
+    sums_of: dict[Owner, _Sums] = collections.defaultdict(_Sums)
     for event, owner in seen.ops:
         if _within(event, windows):
-            one = found.setdefault(owner, [0.0] * 4)
-            one[0] += 1
-            one[1] += event.seconds
+            sums = sums_of[owner]
+            sums.runs += 1
+            sums.host_seconds += event.seconds
     for event, launched in seen.on_gpu:
         if launched and not launched.engine and _within(event, windows):
-            one = found.setdefault(launched, [0.0] * 4)
-            one[2] += event.seconds
-            one[3] += 1
+            sums = sums_of[launched]
+            sums.gpu_seconds += event.seconds
+            sums.kernels += 1
     rows = [
         OpTime(
             name=owner.name,
             type=owner.type,
-            runs=one[0] / count,
-            host_seconds=one[1] / count,
-            gpu_seconds=one[2] / count,
-            kernels=one[3] / count,
+            runs=sums.runs / count,
+            host_seconds=sums.host_seconds / count,
+            gpu_seconds=sums.gpu_seconds / count,
+            kernels=sums.kernels / count,
         )
-        for owner, one in found.items()
-        if one[3] or owner.type not in PASSIVE_OPS
+        for owner, sums in sums_of.items()
+        if sums.kernels or owner.type not in PASSIVE_OPS
     ]
-    return sorted(rows, key=lambda one: -max(one.gpu_seconds, one.host_seconds))
+    return sorted(rows, key=lambda op_time: -max(op_time.gpu_seconds, op_time.host_seconds))
 
 
 def _engines(seen: Seen, windows: Sequence[Span], count: int) -> list[EngineRun]:
@@ -213,17 +223,27 @@ def _engine(seen: Seen, name: str, windows: Sequence[Span], count: int) -> Engin
     )
 
 
+@dataclasses.dataclass
+class _CopySums:
+    """Copies of one kind: their number, bytes and seconds in a mean call."""
+
+    copies: float = 0.0
+    bytes: float = 0.0
+    seconds: float = 0.0
+
+
 def _copies(seen: Seen, windows: Sequence[Span], count: int) -> list[Copy]:
-    found: dict[tuple[str, Group], list[float]] = {}
+    sums_of: dict[tuple[str, Group], _CopySums] = collections.defaultdict(_CopySums)
     for event, owner in seen.on_gpu:
         kind = traces.copy(event.name)
         if kind and not (owner and owner.engine) and _within(event, windows):
-            one = found.setdefault((kind, seen.stage(event)), [0.0] * 3)
-            for place, value in enumerate((1, event.bytes, event.seconds)):
-                one[place] += value / count
+            sums = sums_of[kind, seen.stage(event)]
+            sums.copies += 1 / count
+            sums.bytes += event.bytes / count
+            sums.seconds += event.seconds / count
     return [
-        Copy(kind=kind, group=group, copies=one[0], bytes=one[1], seconds=one[2])
-        for (kind, group), one in found.items()
+        Copy(kind=kind, group=group, copies=sums.copies, bytes=sums.bytes, seconds=sums.seconds)
+        for (kind, group), sums in sums_of.items()
     ]
 
 

@@ -83,7 +83,7 @@ def of(facts: Mapping[str, Any], folder: pathlib.Path, on_gpu: bool) -> CallProf
         engines=apart.engines,
         copies=apart.copies,
         arithmetic=dict(apart.arithmetic),
-        callers=tuple(_callers(one, folder) for one in facts["callers"] if one.get("seconds")),
+        callers=tuple(_callers(caller, folder) for caller in facts["callers"] if caller.get("seconds")),
         first=CallTrace.from_dict(facts["first"]),
         later=_named(CallTrace.from_dict(facts["second"]), apart),
         notes=tuple(_notes(facts, timed, apart, fitted, on_gpu)),
@@ -153,7 +153,7 @@ def _callers(facts: Mapping[str, Any], folder: pathlib.Path) -> Callers:
         p50=statistics.median(times),
         p90=averages.nearest_rank(times, 0.9),
         overlap=seen,
-        gpus=tuple(Use.from_dict(one) for one in facts.get("gpu", ())),
+        gpus=tuple(Use.from_dict(gpu) for gpu in facts.get("gpu", ())),
     )
 
 
@@ -161,9 +161,11 @@ def _named(seen: CallTrace, apart: Apart) -> CallTrace:
     """With the names of engines from the trace of the calls, where the log named none."""
     data = seen.to_dict()
     for kind, field in (("engine", "runs"), ("fallback", "fallbacks"), ("build", "builds")):
-        known = {one.name: max(1, round(getattr(one, field))) for one in apart.engines if getattr(one, field)}
-        if set(data[kind]) == {"?"} and known:
-            data[kind] = known
+        settings = {
+            engine.name: max(1, round(getattr(engine, field))) for engine in apart.engines if getattr(engine, field)
+        }
+        if set(data[kind]) == {"?"} and settings:
+            data[kind] = settings
     return CallTrace.from_dict(data)
 
 
@@ -171,10 +173,10 @@ def _notes(
     facts: Mapping[str, Any], timed: Latency, apart: Apart, fitted: scaling.Scaled, on_gpu: bool
 ) -> Iterable[str]:
     """Lines that have to stand beside the figures."""
-    said = [*(facts.get("complaints") or ()), *(facts.get("trace_log") or ())]
+    messages = [*(facts.get("complaints") or ()), *(facts.get("trace_log") or ())]
     if on_gpu and not any(key.device == "GPU" and seconds for key, seconds in apart.parts.items()):
-        yield cupti.why(said)
-    yield from (f"the profiler says: {one}" for one in facts.get("complaints") or ())
+        yield cupti.why(messages)
+    yield from (f"the profiler says: {complaint}" for complaint in facts.get("complaints") or ())
     slowest, lowest = min(fitted.gpu.values()), fitted.host["rest"]
     if slowest < 1:
         yield (
@@ -195,9 +197,9 @@ def _notes(
 
 
 def _engine_notes(apart: Apart) -> Iterable[str]:
-    for one in apart.engines:
-        name = one.name if one.name != "?" else "an engine op"
-        if one.fallbacks:
+    for engine in apart.engines:
+        name = engine.name if engine.name != "?" else "an engine op"
+        if engine.fallbacks:
             yield f"{name} has no engine for this shape: TensorFlow ran its native segment"
-        if one.builds:
+        if engine.builds:
             yield f"{name} was built inside the traced calls"

@@ -32,8 +32,8 @@ def events(titled: Titled) -> Iterator[dict[str, Any]]:
         begin = min((event.start for track in tracks for event in track.events), default=0.0)
         for place, gpu in enumerate((False, True)):
             process = 2 * number + place + 1
-            mine = [track for track in tracks if track.gpu == gpu]
-            if mine:
+            own = [track for track in tracks if track.gpu == gpu]
+            if own:
                 yield _named("process_name", process, 0, f"{title}: {'GPU' if gpu else 'host'}")
                 yield {
                     "ph": "M",
@@ -42,7 +42,7 @@ def events(titled: Titled) -> Iterator[dict[str, Any]]:
                     "tid": 0,
                     "args": {"sort_index": process},
                 }
-            for thread, track in enumerate(mine, 1):
+            for thread, track in enumerate(own, 1):
                 yield _named("thread_name", process, thread, track.name)
                 for event in track.events:
                     yield _whole(event, process, thread, begin)
@@ -70,12 +70,12 @@ def _whole(event: Event, process: int, thread: int, begin: float) -> dict[str, A
 def _arrows(tracks: Iterable[Track], number: int, begin: float) -> Iterator[dict[str, Any]]:
     """From each launch on the host to what it launched."""
     launches: dict[int, tuple[int, Event]] = {}
-    mine = {gpu: [track for track in tracks if track.gpu == gpu] for gpu in (False, True)}
-    for thread, track in enumerate(mine[False], 1):
+    tracks_of = {gpu: [track for track in tracks if track.gpu == gpu] for gpu in (False, True)}
+    for thread, track in enumerate(tracks_of[False], 1):
         for event in track.events:
             if event.launch is not None:
                 launches[event.launch] = (thread, event)
-    for thread, track in enumerate(mine[True], 1):
+    for thread, track in enumerate(tracks_of[True], 1):
         for event in track.events:
             if event.launch in launches:
                 from_thread, launch = launches[event.launch]

@@ -22,13 +22,13 @@ def parts(pair: CallPair) -> list[tuple[str, ...]]:
     """The rows under PARTS."""
     return [
         (
-            one.name,
-            one.device,
-            rows.ms(one.one),
-            rows.ms(one.other),
-            f"{1e3 * ((one.other or 0.0) - (one.one or 0.0)):+.4f}",
+            part.name,
+            part.device,
+            rows.ms(part.one),
+            rows.ms(part.other),
+            f"{1e3 * ((part.other or 0.0) - (part.one or 0.0)):+.4f}",
         )
-        for one in pair.parts
+        for part in pair.parts
     ]
 
 

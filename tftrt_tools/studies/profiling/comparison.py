@@ -60,12 +60,12 @@ def compare(one: Profile, other: Profile) -> ProfileComparison:
         alone = [call.text() for call in calls if not any(pair[place] is call for pair in pairs)]
         if pairs and alone:
             notes.append(f"calls of the {title} profile alone, which are not compared: {', '.join(alone)}")
-    if any(mine.shapes.keys() != its.shapes.keys() for mine, its in pairs):
+    if any(ours.shapes.keys() != its.shapes.keys() for ours, its in pairs):
         notes.append(
             "some calls have other inputs in the second profile: the two are hardly the same model, and then no figure says which "
             "is faster"
         )
-    if any(mine.shapes != its.shapes for mine, its in pairs):
+    if any(ours.shapes != its.shapes for ours, its in pairs):
         notes.append("some calls have other shapes in the second profile; they are compared in the order of the shapes")
     engines = engines_compare.pairs(one.engines, other.engines)
     if one.machine.gpu != other.machine.gpu:
@@ -90,7 +90,7 @@ def compare(one: Profile, other: Profile) -> ProfileComparison:
         one=f"{one.model.model} on {_where(one)}",
         other=f"{other.model.model} on {_where(other)}",
         calls=tuple(_pair(*pair) for pair in pairs),
-        engines=tuple(engines_compare.compare(mine, its) for mine, its in engines),
+        engines=tuple(engines_compare.compare(ours, its) for ours, its in engines),
         notes=tuple(notes),
     )
 
@@ -106,14 +106,12 @@ def _pairs(one: Profile, other: Profile) -> Iterator[tuple[CallProfile, CallProf
     names, its_names = (dict.fromkeys(call.signature for call in each.model.calls) for each in (one, other))
     nameless = (one.of_a_plan or other.of_a_plan) and len(names) == len(its_names) == 1
     for signature in names:
-        mine = [call for call in one.model.calls if call.signature == signature]
+        own = [call for call in one.model.calls if call.signature == signature]
         its = [call for call in other.model.calls if nameless or call.signature == signature]
         equal = [
-            (call, found)
-            for call in mine
-            if (found := next((each for each in its if each.shapes == call.shapes), None))
+            (call, match) for call in own if (match := next((each for each in its if each.shapes == call.shapes), None))
         ]
-        yield from equal or zip(mine, its, strict=False)
+        yield from equal or zip(own, its, strict=False)
 
 
 def _pair(one: CallProfile, other: CallProfile) -> CallPair:

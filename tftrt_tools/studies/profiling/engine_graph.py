@@ -34,8 +34,8 @@ class Tensor(records.Record):
         """How many values it has; None where a size is open."""
         if self.shape is None:
             return None
-        known = [size for size in self.shape if size is not None]
-        return math.prod(known) if len(known) == len(self.shape) else None
+        sizes = [size for size in self.shape if size is not None]
+        return math.prod(sizes) if len(sizes) == len(self.shape) else None
 
     def bytes(self, each: int | None = None) -> int | None:
         """Its size in memory. Args: each: of a value; by its type where not given."""
@@ -72,11 +72,11 @@ class Graph(records.Record):
     @functools.cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
         """{node: names of the nodes that read it}."""
-        found: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        readers_of: dict[str, list[str]] = {node.name: [] for node in self.nodes}
         for node in self.nodes:
             for source in dict.fromkeys(node.inputs):
-                found[source].append(node.name)
-        return {name: tuple(listed) for name, listed in found.items()}
+                readers_of[source].append(node.name)
+        return {name: tuple(listed) for name, listed in readers_of.items()}
 
     @property
     def flops(self) -> int:

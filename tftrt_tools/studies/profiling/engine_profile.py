@@ -142,8 +142,8 @@ class EngineProfile(records.Record):
 
     def by_time(self) -> list[tuple[LayerProfile, float]]:
         """(layer, share of it and of all slower ones), the slowest first."""
-        found, total = [], 0.0
+        costly, total = [], 0.0
         for layer in sorted(self.layers, key=lambda layer: -layer.seconds):
             total += layer.share
-            found.append((layer, total))
-        return found
+            costly.append((layer, total))
+        return costly

@@ -102,21 +102,21 @@ def splits(fusion: Fusion) -> list[str]:
 
 def memory(engine: EngineProfile) -> list[tuple[str, int]]:
     """(what, bytes) of the GPU's memory and the plan, as far as it is known."""
-    found = engine.memory
+    memory_use = engine.memory
     listed = (
         ()
-        if found is None
+        if memory_use is None
         else (
-            ("plan on disk", found.plan),
-            ("weights in the model", found.weights_in_model),
-            ("engine on the GPU", found.engine),
-            ("context on the GPU", found.context),
-            ("activations and scratch of a context", found.activations_and_scratch),
-            ("of this profile", found.activations_of_profile),
-            ("if no activations shared memory", found.activations_without_reuse),
-            ("scratch of its layers", found.workspace_taken),
-            ("inputs and outputs", found.inputs_and_outputs),
-            ("another copy with its context", sum(found.next_engine) if found.next_engine else None),
+            ("plan on disk", memory_use.plan),
+            ("weights in the model", memory_use.weights_in_model),
+            ("engine on the GPU", memory_use.engine),
+            ("context on the GPU", memory_use.context),
+            ("activations and scratch of a context", memory_use.activations_and_scratch),
+            ("of this profile", memory_use.activations_of_profile),
+            ("if no activations shared memory", memory_use.activations_without_reuse),
+            ("scratch of its layers", memory_use.workspace_taken),
+            ("inputs and outputs", memory_use.inputs_and_outputs),
+            ("another copy with its context", sum(memory_use.next_engine) if memory_use.next_engine else None),
         )
     )
     return [(what, size) for what, size in listed if size is not None]
@@ -130,21 +130,21 @@ def remarks(engine: EngineProfile) -> list[str]:
         if engine.fusion.groups:
             lines.append(f"fused: {fused} of {len(engine.fusion.groups)} groups that usually become one layer")
         lines += [f"not fused: {line}" for line in splits(engine.fusion)]
-        moved = [f"{one.count} {one.role} ({rows.ms(one.seconds)} ms)" for one in engine.fusion.moved if one.count]
+        moved = [f"{move.count} {move.role} ({rows.ms(move.seconds)} ms)" for move in engine.fusion.moved if move.count]
         if moved:
             lines.append(f"layers that only move values: {', '.join(moved)}")
-    known = memory(engine)
-    if known:
-        lines.append("memory: " + ", ".join(f"{what} {size / _MIB:.1f} MiB" for what, size in known))
+    memory_rows = memory(engine)
+    if memory_rows:
+        lines.append("memory: " + ", ".join(f"{what} {size / _MIB:.1f} MiB" for what, size in memory_rows))
     if engine.cuda_graph:
         lines.append(engine.cuda_graph.text(engine.of_a_plan))
     if engine.streams:
         lines.append(
             "several contexts, each with a stream, calls a second: "
             + ", ".join(
-                f"{one.contexts}: {_best(one.one_thread, one.thread_each)}"
-                + (f" (kernels of two at once {one.overlap:.0%})" if one.overlap is not None else "")
-                for one in engine.streams
+                f"{stream.contexts}: {_best(stream.one_thread, stream.thread_each)}"
+                + (f" (kernels of two at once {stream.overlap:.0%})" if stream.overlap is not None else "")
+                for stream in engine.streams
             )
         )
     return [*lines, *(f"note: {note}" for note in engine.notes)]

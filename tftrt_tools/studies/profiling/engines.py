@@ -73,26 +73,26 @@ def sorted_answers(
 
     Args: parts: {part: what its child gave}.
     """
-    found: dict[tuple[str, int, int, int], dict[str, Any]] = collections.defaultdict(dict)
+    answers: dict[tuple[str, int, int, int], dict[str, Any]] = collections.defaultdict(dict)
     failed = []
     for part, given in parts.items():
         if "error" in given:
             failed.append(f"{part}: {given['error'].strip().splitlines()[-1]}")
         for answer in given.get("answers", ()):
-            found[answer["engine"], answer["record"], answer["profile"], answer.get("rows", 0)][part] = answer
-    return dict(found), tuple(failed)
+            answers[answer["engine"], answer["record"], answer["profile"], answer.get("rows", 0)][part] = answer
+    return dict(answers), tuple(failed)
 
 
 def profiles(recording: Recording) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:
     """(EngineProfiles, why parts have no answers)."""
     answers, failed = sorted_answers(recording.parts)
     ops, graphs, result = {op.name: op for op in recording.ops}, iter(recording.graphs), []
-    for (engine, *_), one in answers.items():
-        graph = next(graphs) if shapes(one) else None
-        known = Known(
+    for (engine, *_), answer in answers.items():
+        graph = next(graphs) if shapes(answer) else None
+        facts = Known(
             op=ops.get(engine), graph=graph if graph and graph.nodes else None, built=recording.built.get(engine)
         )
-        result.append(of(one, known))
+        result.append(of(answer, facts))
     return tuple(result), failed
 
 
@@ -110,7 +110,7 @@ def of(answers: Answers, known: Known) -> EngineProfile:
     how, of_kernels, others = layers_kernels.by_layer(calls, list(timings.items()))
     rows = {row.name: row for row in known.built.of_profile(first["profile"])} if known.built else {}
     rows |= _seen(answers.get("inspected", {}), first["profile"])
-    found = layers.of_names(timings, known.graph, rows)
+    layers_found = layers.of_names(timings, known.graph, rows)
     limits = _peaks(told, timed)
     seconds = (
         {name: of_kernels[name].seconds if name in of_kernels else 0.0 for name in timings}
@@ -118,7 +118,7 @@ def of(answers: Answers, known: Known) -> EngineProfile:
         else timings
     )
     events = [timings[name] - own.seconds for name, own in of_kernels.items()]
-    profiled = _layers(found, _Times(seconds, timings, of_kernels), known, rows, limits)
+    profiled = _layers(layers_found, _Times(seconds, timings, of_kernels), known, rows, limits)
     kernel_seconds = (
         statistics.median(sum(kernel.seconds for kernel in call.kernels) for call in calls) if calls else None
     )
@@ -136,7 +136,7 @@ def of(answers: Answers, known: Known) -> EngineProfile:
         kernels_by=how,
         other_kernel_seconds=others,
         event_seconds=statistics.median(events) if events else None,
-        fusion=_fusion(found, seconds, profiled, known, rows),
+        fusion=_fusion(layers_found, seconds, profiled, known, rows),
         memory=memory.of(
             told,
             answers.get("streams", {}),
@@ -158,9 +158,9 @@ def of(answers: Answers, known: Known) -> EngineProfile:
 
 def _seen(inspected: Mapping[str, Any], profile: int) -> dict[str, layer_table.Row]:
     """{layer: what the inspector said of it in the measured calls}; without those of which it told no types."""
-    said = layer_table.Built(rows=layer_information.rows({"Layers": inspected.get("layers", ())}))
+    built = layer_table.Built(rows=layer_information.rows({"Layers": inspected.get("layers", ())}))
     return {
-        row.name: row for row in said.of_profile(profile) if any(tensor.type for tensor in (*row.inputs, *row.outputs))
+        row.name: row for row in built.of_profile(profile) if any(tensor.type for tensor in (*row.inputs, *row.outputs))
     }
 
 
@@ -170,10 +170,10 @@ def _layer_seconds(timed: Mapping[str, Any]) -> dict[str, float]:
     if not reported or not reported["milliseconds"]:
         return {}
     columns = zip(*reported["milliseconds"], strict=True)
-    found: dict[str, float] = collections.defaultdict(float)
+    seconds_of: dict[str, float] = collections.defaultdict(float)
     for name, column in zip(reported["names"], columns, strict=True):
-        found[layer_table.without_profile(name)[0]] += statistics.median(column) / 1e3
-    return dict(found)
+        seconds_of[layer_table.without_profile(name)[0]] += statistics.median(column) / 1e3
+    return dict(seconds_of)
 
 
 def _latency(timed: Mapping[str, Any]) -> Latency | None:
@@ -257,16 +257,16 @@ def _precision(
     layer: Layer, own: OfLayer | None, row: layer_table.Row | None, known: Known
 ) -> tuple[str, Source | None]:
     """(In what a layer computes, how that is known)."""
-    asked = known.precision
-    said = [kernel_names.arithmetic(name) for name in own.names] if own else []
-    told = [one for one in said if one != kernel_names.OTHER]
+    precision = known.precision
+    arithmetics = [kernel_names.arithmetic(name) for name in own.names] if own else []
+    told = [arithmetic for arithmetic in arithmetics if arithmetic != kernel_names.OTHER]
     if told and layer.role in ("product", "fused graph"):
         # A fused graph may multiply in several; the narrowest is first in ARITHMETICS.
         return min(told, key=kernel_names.ARITHMETICS.index), "kernels"
     types = [_TYPES[tensor.type] for tensor in (*row.inputs, *row.outputs) if tensor.type in _TYPES] if row else []
     if types:
         return types[0], "inspector" if known.of_a_plan else "build log"
-    return (asked, "asked for") if layer.role in ("product", "fused graph") and asked else ("", None)
+    return (precision, "asked for") if layer.role in ("product", "fused graph") and precision else ("", None)
 
 
 def _formats(row: layer_table.Row) -> str:
@@ -322,26 +322,26 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _remarks(profile: EngineProfile, known: Known) -> list[str]:
-    found = []
+    remarks = []
     if known.graph is None:
-        found.append(
+        remarks.append(
             "the sizes in model.onnx are not known: no operations, no fusion map"
             if known.of_a_plan
             else "the native segment was removed: no operations, no fusion map"
         )
     if known.of_a_plan and not any(layer.kind for layer in profile.layers):
-        found.append("the plan's passport has no layer information: tactics, formats and types are not known")
+        remarks.append("the plan's passport has no layer information: tactics, formats and types are not known")
     elif known.built is None and not known.of_a_plan:
-        found.append(
+        remarks.append(
             "the log of this engine's build was not kept with the model: `tftrt build` without a cached engine keeps its tactics, "
             "formats and types"
         )
     if profile.kernels_by == "aligned":
-        found.append("the trace has no ranges of TensorRT: kernels were given to layers by their times")
+        remarks.append("the trace has no ranges of TensorRT: kernels were given to layers by their times")
     if profile.agreement is not None and abs(profile.agreement - 1) > _AGREE:
-        found.append(
+        remarks.append(
             f"the layers' times by IProfiler, less its events, are {profile.agreement:.2f} of their kernels' times"
         )
     if profile.peaks and profile.peaks.note:
-        found.append(profile.peaks.note)
-    return found
+        remarks.append(profile.peaks.note)
+    return remarks

@@ -64,47 +64,47 @@ class Comparison(records.Record):
 
 def compare(one: EngineProfile, other: EngineProfile) -> Comparison:
     """Compare two engines, such as one model in FP16 and in INT8, or with two drivers, or at two shapes."""
-    mine, its = _places(one), _places(other)
+    ours, its = _places(one), _places(other)
     groups = _groups(one, other)
     rows = [
         _row(
             nodes,
             one,
             other,
-            {mine[node] for node in nodes if node in mine},
+            {ours[node] for node in nodes if node in ours},
             {its[node] for node in nodes if node in its},
         )
         for nodes in groups
     ]
-    rows.append(_row((), one, other, _without(one, mine), _without(other, its)))
+    rows.append(_row((), one, other, _without(one, ours), _without(other, its)))
     return Comparison(
         one=one.engine,
         other=other.engine,
         one_shapes=one.shapes,
         other_shapes=other.shapes,
         rows=tuple(sorted(rows, key=lambda row: -abs(row.difference))),
-        only_one=tuple(node for node in mine if node not in its),
-        only_other=tuple(node for node in its if node not in mine),
+        only_one=tuple(node for node in ours if node not in its),
+        only_other=tuple(node for node in its if node not in ours),
     )
 
 
 def pairs(ones: Sequence[EngineProfile], others: Sequence[EngineProfile]) -> list[tuple[EngineProfile, EngineProfile]]:
     """Which engines of two models to compare: those that share most of their nodes, at the same shapes where both have them."""
-    found = []
-    for one in ones:
-        mine = set(_places(one))
+    groups = []
+    for layer in ones:
+        own = set(_places(layer))
         best = max(
             others,
             default=None,
             key=lambda other: (
-                _shared(mine, set(_places(other))),
-                _sizes(one) == _sizes(other),
-                one.profile == other.profile,
+                _shared(own, set(_places(other))),
+                _sizes(layer) == _sizes(other),
+                layer.profile == other.profile,
             ),
         )
-        if best is not None and _shared(mine, set(_places(best))) > 0:
-            found.append((one, best))
-    return found
+        if best is not None and _shared(own, set(_places(best))) > 0:
+            groups.append((layer, best))
+    return groups
 
 
 def _sizes(engine: EngineProfile) -> list[tuple[int, ...]]:
@@ -117,12 +117,12 @@ def _shared(one: set[str], other: set[str]) -> float:
 
 def _places(engine: EngineProfile) -> dict[str, int]:
     """{node: place of the layer that computes it}: of several, the slowest that does not only move values."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for place, layer in enumerate(engine.layers):
         for node in layer.nodes:
-            if node not in found or _weight(layer) > _weight(engine.layers[found[node]]):
-                found[node] = place
-    return found
+            if node not in counts or _weight(layer) > _weight(engine.layers[counts[node]]):
+                counts[node] = place
+    return counts
 
 
 def _weight(layer: LayerProfile) -> tuple[bool, float]:

@@ -123,15 +123,15 @@ class Engine:
 
 def of(engine: Engine) -> Fusion:
     """The Fusion of an engine."""
-    graph, found = engine.graph, engine.layers
+    graph, listed = engine.graph, engine.layers
     held = _holders(engine)
     groups = tuple(
         group
         for kind, nodes in _chains(graph, layers_module.constants(graph))
         if (group := _group(kind, nodes, engine, held))
     )
-    moved = tuple(_moved(role, engine) for role in layers_module.MOVES if any(layer.role == role for layer in found))
-    return Fusion(groups=groups, moved=moved, gone=layers_module.homeless(found, graph))
+    moved = tuple(_moved(role, engine) for role in layers_module.MOVES if any(layer.role == role for layer in listed))
+    return Fusion(groups=groups, moved=moved, gone=layers_module.homeless(listed, graph))
 
 
 def _moved(role: str, engine: Engine) -> Moved:
@@ -176,15 +176,15 @@ def _chain(root: Node, graph: Graph, fixed: AbstractSet[str]) -> list[str]:
 
 def _past(readers: Iterable[Node], graph: Graph) -> list[Node]:
     """Readers, and those behind nodes that only pass a value on or move it."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     todo = list(readers)
     while todo:
         node = todo.pop(0)
         if node.op in _PASSING | _BETWEEN:
             todo += [graph.by_name[name] for name in graph.readers[node.name]]
         else:
-            found.append(node)
-    return found
+            nodes.append(node)
+    return nodes
 
 
 def _follows(node: Node, before: Node, graph: Graph, fixed: AbstractSet[str], summed: bool) -> bool:
@@ -293,8 +293,8 @@ def _reason(
     moving = [name for name in path if graph.by_name[name].op in _BETWEEN]
     if moving:
         return "between", ", ".join(f"{graph.by_name[name].op} {name}" for name in moving) + " stands between"
-    one, other = engine.layers[held[before]], engine.layers[held[behind]]
-    kinds = engine.precisions.get(one.name), engine.precisions.get(other.name)
+    first, other = engine.layers[held[before]], engine.layers[held[behind]]
+    kinds = engine.precisions.get(first.name), engine.precisions.get(other.name)
     if all(kinds) and kinds[0] != kinds[1]:
         return "precision", f"{before} is computed in {kinds[0]}, {behind} in {kinds[1]}"
     moves = [engine.layers[place] for place in _moves_between(held[before], held[behind], engine)]
@@ -304,21 +304,21 @@ def _reason(
     return "not told", "neither the graph nor the engine shows why"
 
 
-def _moves_between(one: int, other: int, engine: Engine) -> list[int]:
+def _moves_between(before: int, other: int, engine: Engine) -> list[int]:
     """Places of the layers that only move values on the way from one layer to another."""
     names = [layer.name for layer in engine.layers]
-    if names[one] not in engine.rows or names[other] not in engine.rows:
+    if names[before] not in engine.rows or names[other] not in engine.rows:
         return [
             place
             for place, layer in enumerate(engine.layers)
             if layer.role == "reformat" and layer.beside == names[other]
         ]
-    wanted = {tensor.name for tensor in engine.rows[names[other]].inputs}
-    paths = {tensor.name: list[int]() for tensor in engine.rows[names[one]].outputs}
+    names_read = {tensor.name for tensor in engine.rows[names[other]].inputs}
+    paths = {tensor.name: list[int]() for tensor in engine.rows[names[before]].outputs}
     todo = list(paths)
     while todo:
         at = todo.pop(0)
-        if at in wanted:
+        if at in names_read:
             return paths[at]
         for place, layer in enumerate(engine.layers):
             row = engine.rows.get(layer.name)

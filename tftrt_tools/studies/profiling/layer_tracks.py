@@ -16,17 +16,17 @@ def of(tracks: Sequence[Track], engines: Sequence[EngineProfile]) -> tuple[Track
     """A track for each engine whose layers can be told. Args: tracks: of marked calls. engines: profiles of the model's engines."""
     seen = Seen(tracks)
     windows = spans.union(call.span for call in seen.calls)
-    found: dict[str, list[Event]] = {}
+    events_of: dict[str, list[Event]] = {}
     for name in dict.fromkeys(owner.name for _, owner in seen.on_gpu if owner and owner.engine):
-        mine = sorted(
+        own = sorted(
             (event for event, owner in seen.on_gpu if owner and owner.engine and owner.name == name),
-            key=lambda one: one.start,
+            key=lambda event: event.start,
         )
         for low, high in windows:
-            found.setdefault(name, []).extend(
-                _layers([event for event in mine if low <= event.start < high], name, engines)
+            events_of.setdefault(name, []).extend(
+                _layers([event for event in own if low <= event.start < high], name, engines)
             )
-    return tuple(Track(f"layers of {name}", True, tuple(events)) for name, events in found.items() if events)
+    return tuple(Track(f"layers of {name}", True, tuple(events)) for name, events in events_of.items() if events)
 
 
 def _layers(events: Sequence[Event], name: str, engines: Iterable[EngineProfile]) -> list[Event]:

@@ -66,10 +66,10 @@ def of_names(
     """
     rows = rows or {}
     plain = [layer_table.without_profile(name)[0] for name in names]
-    found = [_named(name, graph, rows[name].kind if name in rows else "") for name in plain]
+    layers = [_named(name, graph, rows[name].kind if name in rows else "") for name in plain]
     if graph is None:
-        return tuple(found)
-    return _filled(_written(found, graph, rows), graph)
+        return tuple(layers)
+    return _filled(_written(layers, graph, rows), graph)
 
 
 def _written(layers: Sequence[Layer], graph: Graph, rows: Mapping[str, layer_table.Row]) -> list[Layer]:
@@ -97,14 +97,14 @@ def _written(layers: Sequence[Layer], graph: Graph, rows: Mapping[str, layer_tab
 
 def _behind(ends: Iterable[str], named: AbstractSet[str], graph: Graph) -> set[str]:
     """Nodes, and those that no layer names on the way to them."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = list(ends)
     while todo:
         node = todo.pop()
-        if node not in named | found:
-            found.add(node)
+        if node not in named | names:
+            names.add(node)
             todo += graph.by_name[node].inputs
-    return found
+    return names
 
 
 def _computing(place: int, layers: Sequence[Layer], rows: Mapping[str, layer_table.Row]) -> int:
@@ -187,7 +187,7 @@ def _filled(layers: Sequence[Layer], graph: Graph) -> tuple[Layer, ...]:
             inside[index] = _between(layer.nodes, left, graph)
             left -= inside[index]
     # What is not before an end goes to the part whose nodes it reads, or that reads it.
-    for node in [one.name for one in graph.nodes if one.name in left]:
+    for node in [name.name for name in graph.nodes if name.name in left]:
         beside = {*graph.by_name[node].inputs, *graph.readers[node]}
         owner = next((index for index, nodes in inside.items() if nodes & beside), None)
         if owner is not None:
@@ -202,38 +202,38 @@ def _filled(layers: Sequence[Layer], graph: Graph) -> tuple[Layer, ...]:
 
 
 def _between(ends: Sequence[str], left: AbstractSet[str], graph: Graph) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     # An end may be a helper of a node whose product is a layer of its own.
     todo = [node for end in ends for node in (end, *graph.by_name[end].inputs) if node in left]
     while todo:
         node = todo.pop()
-        if node not in found:
-            found.add(node)
+        if node not in reached:
+            reached.add(node)
             todo += [source for source in graph.by_name[node].inputs if source in left]
-    return found
+    return reached
 
 
 def constants(graph: Graph) -> set[str]:
     """Names of the nodes whose values do not depend on the engine's inputs: TF-TRT computes them before TensorRT sees the graph."""
-    found: set[str] = set()
+    reached: set[str] = set()
     for node in graph.nodes:  # inputs come before their readers
         if (
             node.op == "Const"
             or node.inputs
             and node.op not in _ENDS
-            and all(source in found for source in node.inputs)
+            and all(source in reached for source in node.inputs)
         ):
-            found.add(node.name)
-    return found
+            reached.add(node.name)
+    return reached
 
 
 def holders(layers: Sequence[Layer]) -> Mapping[str, tuple[int, ...]]:
     """{node: places of the layers that hold it}."""
-    found: dict[str, list[int]] = {}
+    places_of: dict[str, list[int]] = {}
     for place, layer in enumerate(layers):
         for node in layer.nodes:
-            found.setdefault(node, []).append(place)
-    return {node: tuple(places) for node, places in found.items()}
+            places_of.setdefault(node, []).append(place)
+    return {node: tuple(places) for node, places in places_of.items()}
 
 
 def homeless(layers: Sequence[Layer], graph: Graph) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def calls(trace: Mapping[str, Any], count: int) -> tuple[Call, ...]:
         return ()
     ranges = _Ranges(trace)
     each = len(listed) // count
-    found = []
+    split = []
     for first in range(0, len(listed), each):
         own = listed[first : first + each]
         zero = own[0][0]
@@ -93,8 +93,8 @@ def calls(trace: Mapping[str, Any], count: int) -> tuple[Call, ...]:
             )
             for start, end, stream, _, name, blocks, threads in own
         )
-        found.append(Call(kernels=kernels, layers=tuple(ranges.layer(correlation) for _, _, _, correlation, *_ in own)))
-    return tuple(found)
+        split.append(Call(kernels=kernels, layers=tuple(ranges.layer(correlation) for _, _, _, correlation, *_ in own)))
+    return tuple(split)
 
 
 def _sizes(grid: Sequence[int], block: Sequence[int]) -> tuple[int, int]:
@@ -140,27 +140,27 @@ def by_layer(
 
     Args: found: the calls. layers: (name, seconds) by IProfiler, in order.
     """
-    known = {name for name, _ in layers}
+    layer_names = {name for name, _ in layers}
     if not found:
         return None, {}, 0.0
-    if any(name in known for name in found[0].layers):
-        return "ranges", *_summed(found, [call.layers for call in found], known)
+    if any(name in layer_names for name in found[0].layers):
+        return "ranges", *_summed(found, [call.layers for call in found], layer_names)
     chosen = _aligned(
         layers,
         [statistics.median(call.kernels[place].seconds for call in found) for place in range(len(found[0].kernels))],
     )
-    return "aligned", *_summed(found, [chosen] * len(found), known)
+    return "aligned", *_summed(found, [chosen] * len(found), layer_names)
 
 
 def _summed(
-    found: Sequence[Call], layers: Sequence[Sequence[str]], known: set[str]
+    found: Sequence[Call], layers: Sequence[Sequence[str]], layer_names: set[str]
 ) -> tuple[dict[str, OfLayer], float]:
     totals: dict[str, list[float]] = collections.defaultdict(lambda: [0.0] * len(found))
     names: dict[str, list[str]] = collections.defaultdict(list)
     others = 0.0
     for number, (call, chosen) in enumerate(zip(found, layers, strict=True)):
         for kernel, layer in zip(call.kernels, chosen, strict=True):
-            if layer in known:
+            if layer in layer_names:
                 totals[layer][number] += kernel.seconds
                 if number == 0:
                     names[layer].append(kernel.name)

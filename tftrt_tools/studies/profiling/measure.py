@@ -115,25 +115,25 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
     try:
         if model.kind.alone:
             return _with_plan(measured, model, parts)
-        found, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
+        profiles, remarks = plan.measure(model.path, parts=parts, rows=_rows(measured.profile.model))
     except (errors.TftrtError, child.ChildBug, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        found, remarks = (
+        profiles, remarks = (
             (),
             (f"the engines could not be taken apart: {errors.first_line(str(error)) or type(error).__name__}",),
         )
-    profile = dataclasses.replace(measured.profile, engines=found, notes=(*measured.profile.notes, *remarks))
+    profile = dataclasses.replace(measured.profile, engines=profiles, notes=(*measured.profile.notes, *remarks))
     return dataclasses.replace(measured, profile=profile)
 
 
 def _with_plan(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
     """The same with the plan alone, and its graph."""
     side = measured.profile.model
-    known = plan.recording_of_plan(model.path, [call.shapes for call in side.calls], parts)
-    found, remarks = engines.profiles(known)
-    nodes = _nodes(known.graphs[0]) if known.graphs else ()
+    recorded_plan = plan.recording_of_plan(model.path, [call.shapes for call in side.calls], parts)
+    profiles, remarks = engines.profiles(recorded_plan)
+    nodes = _nodes(recorded_plan.graphs[0]) if recorded_plan.graphs else ()
     profile = dataclasses.replace(
         measured.profile,
-        engines=found,
+        engines=profiles,
         notes=(*measured.profile.notes, *remarks),
         model=dataclasses.replace(side, graph={call.signature: nodes for call in side.calls} if nodes else {}),
     )
@@ -152,11 +152,11 @@ def _nodes(graph: Graph) -> tuple[call_graph.GraphNode, ...]:
 
 def _rows(side: Side) -> dict[str, list[int]]:
     """{engine: batches of the calls that it ran in}."""
-    found: dict[str, set[int]] = {}
+    sizes: dict[str, set[int]] = {}
     for call in side.calls:
         for run_ in call.engines:
-            found.setdefault(run_.name, set()).add(call.rows)
-    return {name: sorted(batches) for name, batches in found.items()}
+            sizes.setdefault(run_.name, set()).add(call.rows)
+    return {name: sorted(batches) for name, batches in sizes.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +192,7 @@ def of_recording(
         on_gpu=machine.gpu is not None,
         signatures=()
         if _of_a_plan(manifest)
-        else tuple(SignatureResult.from_dict(one) for one in (manifest or {}).get("signatures", ())),
+        else tuple(SignatureResult.from_dict(signature) for signature in (manifest or {}).get("signatures", ())),
         settings=dict((manifest or {}).get("settings") or {}),
         notes=(
             *(f"{step}: {error['cause']}" for step, error in facts["failed"].items()),
@@ -228,9 +228,11 @@ def _recorded(
     saved = run.named(run.save_calls(chosen.all, f"{inputs_folder}/in"))
     sides = tuple(
         Recorded(
-            name=name, path=one.path, calls=tuple(call if call.signature in one.inputs else None for call in saved)
+            name=name,
+            path=opened.path,
+            calls=tuple(call if call.signature in opened.inputs else None for call in saved),
         )
-        for name, one in zip((MODEL, ORIGINAL), models, strict=False)
+        for name, opened in zip((MODEL, ORIGINAL), models, strict=False)
     )
     request = Request(
         models=sides,
@@ -253,16 +255,16 @@ def _recorded(
 def _left(folder: pathlib.Path, error: child.ChildDied) -> dict[str, Any]:
     """What the recorder had written before its process died. Raises: the error where that is nothing of use."""
     path = folder / _FACTS
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    if not any(one.get("trace") for one in found.get("calls", ())):
+    facts: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if not any(call.get("trace") for call in facts.get("calls", ())):
         raise error
-    found["failed"]["the measuring process"] = error.to_dict()
-    return found
+    facts["failed"]["the measuring process"] = error.to_dict()
+    return facts
 
 
 def _check(facts: Mapping[str, Any], options: Options) -> None:
     """Raise the first failure if there is no call of the model."""
-    if any(one["model"] == MODEL and one.get("trace") for one in facts["calls"]):
+    if any(call["model"] == MODEL and call.get("trace") for call in facts["calls"]):
         return
     failed = [errors.from_dict(error) for step, error in facts["failed"].items() if f"the {MODEL}" in step]
     raise (
@@ -276,30 +278,35 @@ def _side(
     name: str, model: Named, facts: Mapping[str, Any], folder: pathlib.Path
 ) -> tuple[Side, list[str], list[pathlib.Path]]:
     """(A model with its calls, remarks on what failed, the trace of each call)."""
-    known, notes, done, traced = facts["models"].get(name, {}), list[str](), list[CallProfile](), list[pathlib.Path]()
-    on_gpu = bool((known.get("where") or {}).get("gpu"))
-    for one in facts["calls"]:
-        if one["model"] == name:
+    facts_of_model, notes, done, traced = (
+        facts["models"].get(name, {}),
+        list[str](),
+        list[CallProfile](),
+        list[pathlib.Path](),
+    )
+    on_gpu = bool((facts_of_model.get("where") or {}).get("gpu"))
+    for call in facts["calls"]:
+        if call["model"] == name:
             try:
-                done.append(calls.of(one, folder, on_gpu))
-                traced.append(folder / one["trace"])
+                done.append(calls.of(call, folder, on_gpu))
+                traced.append(folder / call["trace"])
             except (errors.TftrtError, ValueError, OSError) as error:
                 notes.append(f"a call of the {name}: {error}")
     side = Side(
         model=model.title,
         digest=model.digest,
-        load_seconds=known.get("load_seconds", 0.0),
-        xla_count=known.get("xla_count", 0),
-        xla_functions=tuple(known.get("xla_functions", ())),
+        load_seconds=facts_of_model.get("load_seconds", 0.0),
+        xla_count=facts_of_model.get("xla_count", 0),
+        xla_functions=tuple(facts_of_model.get("xla_functions", ())),
         calls=tuple(done),
-        graph={signature: call_graph.of(rows) for signature, rows in known.get("graph", {}).items()},
+        graph={signature: call_graph.of(rows) for signature, rows in facts_of_model.get("graph", {}).items()},
     )
     return side, notes, traced
 
 
 def _machine(facts: Mapping[str, Any]) -> Machine:
     where = facts["models"].get(MODEL, {}).get("where") or {}
-    known: dict[str, Any] = {
+    merged: dict[str, Any] = {
         "cpu": "",
         "cpus": 0,
         "load": 0.0,
@@ -311,7 +318,7 @@ def _machine(facts: Mapping[str, Any]) -> Machine:
         "jit": "",
         "environment": {},
     }
-    return Machine.from_dict({**known, **facts["machine"], "gpu": where.get("gpu")})
+    return Machine.from_dict({**merged, **facts["machine"], "gpu": where.get("gpu")})
 
 
 def _model_notes(title: str, engine_ops: bool, machine: Machine) -> list[str]:

@@ -59,7 +59,7 @@ def of(
 ) -> Memory:
     """From the recorded parts "told" and "streams". Args: built: what the log of the build says; profile: from 0."""
     # What is free on the GPU is measured: where another process gives memory back, a copy would seem to cost less than nothing.
-    copies = [one if min(one) >= 0 else None for one in streams.get("copies_bytes") or ()] or [None]
+    copies = [size if min(size) >= 0 else None for size in streams.get("copies_bytes") or ()] or [None]
     return Memory(
         plan=told["bytes"],
         weights_in_model=None
@@ -89,5 +89,5 @@ def _activations(rows: Sequence[layer_table.Row]) -> int | None:
         for tensor in row.outputs
         if tensor.name in read
     ]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if rows and len(known) == len(sizes) else None
+    sizes_known = [size for size in sizes if size is not None]
+    return sum(sizes_known) if rows and len(sizes_known) == len(sizes) else None

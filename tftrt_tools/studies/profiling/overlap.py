@@ -38,11 +38,9 @@ def of(tracks: Sequence[Track]) -> Overlap | None:
     kernels, copies, streams = list[Span](), list[Span](), 0
     for track in tracks:
         if track.gpu:
-            mine = spans.inside(
-                spans.union(event.span for event in track.events if not traces.copy(event.name)), window
-            )
-            streams += bool(mine)
-            kernels += mine
+            own = spans.inside(spans.union(event.span for event in track.events if not traces.copy(event.name)), window)
+            streams += bool(own)
+            kernels += own
             copies += spans.inside(spans.union(event.span for event in track.events if traces.copy(event.name)), window)
     some, moved = spans.union(kernels), spans.union(copies)
     busy = spans.length(spans.union([*some, *moved]))

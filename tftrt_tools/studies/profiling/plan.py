@@ -72,13 +72,13 @@ def recording(
     given = {engine: tuple(map(tuple, inputs)) for engine, inputs in (shapes or {}).items()}
     batches = {engine: tuple(listed) for engine, listed in (rows or {}).items()}
     recorded = _recorded(parts, Request(model=str(model), shapes=given, rows=batches))
-    asked = [
-        Sized(engine, _tuples(found))
-        for (engine, *_), one in engines.sorted_answers(recorded)[0].items()
-        if (found := engines.shapes(one))
+    requests = [
+        Sized(engine, _tuples(engine_shapes))
+        for (engine, *_), answers in engines.sorted_answers(recorded)[0].items()
+        if (engine_shapes := engines.shapes(answers))
     ]
-    wanted = SegmentsRequest(model=str(model), engines=tuple(asked))
-    graphs = apart.segments.run(wanted).result if asked else ()
+    request = SegmentsRequest(model=str(model), engines=tuple(requests))
+    graphs = apart.segments.run(request).result if requests else ()
     return engines.Recording(
         parts=recorded, ops=describe.describe(model)[0].engines, graphs=graphs, built=_table(model)
     )
@@ -89,11 +89,13 @@ def recording_of_plan(
 ) -> engines.Recording:
     """The same of a plan directory. Args: calls: {input: shape} each, to measure beside what the profiles were tuned for. Raises:
     UsageError, TftrtError where it is not whole."""
-    said = document.read(path)
+    plan_file = document.read(path)
     recorded = _recorded((*parts, *OF_A_PLAN), Request(model=str(path), calls=tuple(map(_tuples, calls))))
-    asked = [found for one in engines.sorted_answers(recorded)[0].values() if (found := engines.shapes(one))]
+    requests = [
+        shapes for answers in engines.sorted_answers(recorded)[0].values() if (shapes := engines.shapes(answers))
+    ]
     return engines.Recording(
-        parts=recorded, ops=(_engine_op(path, said),), graphs=graphs_of_plan(path, asked), built=_built(path)
+        parts=recorded, ops=(_engine_op(path, plan_file),), graphs=graphs_of_plan(path, requests), built=_built(path)
     )
 
 
@@ -117,19 +119,21 @@ def _built(path: str | os.PathLike[str]) -> dict[str, layer_table.Built]:
     return {document.ENGINE: layer_table.Built(rows=rows)} if rows else {}
 
 
-def _engine_op(path: str | os.PathLike[str], said: document.PlanFile) -> EngineOp:
+def _engine_op(path: str | os.PathLike[str], plan_file: document.PlanFile) -> EngineOp:
     """The plan as an engine op, as far as they have anything in common."""
-    asked = ((passport.read(path, passport.MANIFEST) or {}).get("settings") or {}).get("max_workspace_size_bytes", 0)
+    workspace = ((passport.read(path, passport.MANIFEST) or {}).get("settings") or {}).get(
+        "max_workspace_size_bytes", 0
+    )
     return EngineOp(
         name=document.ENGINE,
-        precision=said.precision,
+        precision=plan_file.precision,
         inputs=(),
         outputs=(),
         ops={},
         native_segment="",
         implicit_batch=False,
         profile_strategy="",
-        workspace_size_bytes=asked,
+        workspace_size_bytes=workspace,
         maximum_cached_engines=1,
         allow_build_at_runtime=False,
         use_calibration=False,
@@ -143,7 +147,7 @@ def _recorded(parts: Sequence[str], request: Request) -> dict[str, dict[str, Any
     recorded: dict[str, dict[str, Any]] = {}
     for number, part in enumerate(parts):
         progress.say(f"measuring {(PARTS | OF_A_PLAN)[part]}", number, len(parts))
-        counted = [len(one.get("answers", ())) for one in recorded.values()]
+        counted = [len(calls.get("answers", ())) for calls in recorded.values()]
         recorded[part] = _part(
             dataclasses.replace(request, part=part), _TO_BEGIN + _OF_A_PROFILE * max(counted, default=_MOST_PROFILES)
         )

@@ -62,7 +62,7 @@ def work(layer: Layer, graph: Graph, owned: AbstractSet[str], row: layer_table.R
     each = _OF_PRECISION.get(precision, 4)
     nodes = [graph.by_name[name] for name in layer.nodes if name in owned]
     flops = [node.flops for node in nodes]
-    known = [one for one in flops if one is not None]
+    flops_known = [flop for flop in flops if flop is not None]
     weights = {source for node in nodes for source in node.inputs if graph.by_name[source].op == "Const"}
     sizes = [
         tensor.bytes(each if tensor.type == "float32" else None)
@@ -71,7 +71,7 @@ def work(layer: Layer, graph: Graph, owned: AbstractSet[str], row: layer_table.R
     ]
     moved = _by_row(row) if row else None
     return Work(
-        flops=sum(known) if len(known) == len(flops) else None,
+        flops=sum(flops_known) if len(flops_known) == len(flops) else None,
         weight_bytes=_sum(sizes),
         activation_bytes=moved if moved is not None else _by_graph(layer, graph, each),
     )
@@ -156,8 +156,8 @@ def roof(done: Work, seconds: float, arithmetic: str, peaks: Peaks | None) -> Ro
 
 def owners(layers: Sequence[Layer], helpers: AbstractSet[str]) -> dict[str, str]:
     """{node: name of the layer that computes it}: of several, the first that does not only move values. helpers: roles that only do."""
-    found: dict[str, str] = {}
+    bound_of: dict[str, str] = {}
     for layer in sorted(layers, key=lambda layer: layer.role in helpers):
         for node in layer.nodes:
-            found.setdefault(node, layer.name)
-    return found
+            bound_of.setdefault(node, layer.name)
+    return bound_of

@@ -26,21 +26,21 @@ class PartRow:
 
 def parts(call: CallProfile, other: CallProfile | None = None) -> list[PartRow]:
     """The parts of two calls in the order of a call's way."""
-    mine, theirs = _by_key(call), _by_key(other)
+    ours, theirs = _by_key(call), _by_key(other)
     if len(_engines(call)) == 1 and other and len(_engines(other)) == 1:
         # A lone engine is the same part in both, whatever its name.
         theirs = {
             (group, device, _engines(call)[0] if engine else ""): part
             for (group, device, engine), part in theirs.items()
         }
-    both = {**theirs, **mine}
+    both = {**theirs, **ours}
     order = sorted(both, key=lambda key: (GROUPS.index(both[key].group), key[1] == "GPU"))
     return [
         PartRow(
             name=both[key].name,
             device=both[key].device,
             group=both[key].group,
-            seconds=mine[key].seconds if key in mine else None,
+            seconds=ours[key].seconds if key in ours else None,
             other=theirs[key].seconds if key in theirs else None,
         )
         for key in order
@@ -82,10 +82,10 @@ def size(count: float) -> str:
 def speed(call: CallProfile, other: CallProfile) -> str:
     """How many times as fast `call` is as `other` of the same measurement: the median of the rounds' ratios, and the lowest and highest of
     them. In a round both took turns, so both saw the same machine."""
-    mine, theirs = call.latency.rounds, other.latency.rounds
-    if len(mine) != len(theirs):  # some rounds of one failed
+    ours, theirs = call.latency.rounds, other.latency.rounds
+    if len(ours) != len(theirs):  # some rounds of one failed
         return f"{other.latency.p50 / call.latency.p50:.2f} times as fast"
-    ratios = sorted(one / another for another, one in zip(mine, theirs, strict=True))
+    ratios = sorted(seconds / another for another, seconds in zip(ours, theirs, strict=True))
     return (
         f"{statistics.median(ratios):.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f} in {len(ratios)} rounds)"
     )
@@ -114,26 +114,26 @@ def rate(copy: Copy) -> str:
 
 def callers(call: CallProfile) -> list[tuple[str, ...]]:
     """The rows of several callers, under CALLERS."""
-    alone = next((one.per_second for one in call.callers if one.callers == 1), None)
-    found = list[tuple[str, ...]]()
-    for one in call.callers:
-        seen = one.overlap
+    alone = next((caller.per_second for caller in call.callers if caller.callers == 1), None)
+    table = list[tuple[str, ...]]()
+    for load in call.callers:
+        seen = load.overlap
         together = (
             (f"{seen.calls_under_way:.1f}", f"{seen.gpu_busy:.0%}", f"{seen.kernels_at_once:.0%}", str(seen.streams))
             if seen
             else ("", "", "", "")
         )
-        found.append(
+        table.append(
             (
-                str(one.callers),
-                f"{one.per_second:.1f}",
-                f"{one.per_second / alone:.2f}" if alone else "",
-                ms(one.p50),
-                ms(one.p90),
+                str(load.callers),
+                f"{load.per_second:.1f}",
+                f"{load.per_second / alone:.2f}" if alone else "",
+                ms(load.p50),
+                ms(load.p90),
                 *together,
             )
         )
-    return found
+    return table
 
 
 def basis(call: CallProfile) -> str:
@@ -152,24 +152,24 @@ def basis(call: CallProfile) -> str:
 def machine(found: Machine) -> list[tuple[str, str]]:
     """(label, text) of the facts of the machine."""
     told = [("GPU", ", ".join(found.gpu.values()) if found.gpu else "none")]
-    for one in found.gpus:
-        clocks = f"SM {one.sm_mhz} of {one.most_sm_mhz} MHz, memory {one.memory_mhz} of {one.most_memory_mhz} MHz"
-        power = f"power limit {one.power_limit_w:.0f} W" if one.power_limit_w else ""
-        slowed = f"clock lowered: {', '.join(one.slowed)}" if one.slowed else ""
-        others = f"{one.processes} other processes" if one.processes else ""
+    for gpu in found.gpus:
+        clocks = f"SM {gpu.sm_mhz} of {gpu.most_sm_mhz} MHz, memory {gpu.memory_mhz} of {gpu.most_memory_mhz} MHz"
+        power = f"power limit {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else ""
+        slowed = f"clock lowered: {', '.join(gpu.slowed)}" if gpu.slowed else ""
+        others = f"{gpu.processes} other processes" if gpu.processes else ""
         told.append(
             (
-                f"GPU {one.index} before",
+                f"GPU {gpu.index} before",
                 "; ".join(
                     filter(
                         None,
                         (
                             clocks,
                             power,
-                            one.pcie and f"PCIe {one.pcie}",
+                            gpu.pcie and f"PCIe {gpu.pcie}",
                             slowed,
                             others,
-                            "divided (MIG)" if one.mig else "",
+                            "divided (MIG)" if gpu.mig else "",
                         ),
                     )
                 ),
@@ -195,13 +195,14 @@ def headline(profile: Profile) -> list[str]:
     where = f"{gpu['name']}, driver {gpu.get('driver') or 'unknown'}" if gpu else f"no GPU; {machine.cpu}"
     lines = [f"{profile.model.model} on {where}; {versions}; {machine.cpus} CPUs"]
     covered = [
-        f"{one.name}: {one.compute_ops[0]} of {one.compute_ops[1]} ops in {len(one.engines)} engine{'s'[: len(one.engines) != 1]}"
-        for one in profile.signatures
-        if one.converted
+        f"{signature.name}: {signature.compute_ops[0]} of {signature.compute_ops[1]} ops in "
+        f"{len(signature.engines)} engine{'s'[: len(signature.engines) != 1]}"
+        for signature in profile.signatures
+        if signature.converted
     ]
     if profile.of_a_plan:
         covered = ["a TensorRT plan, without TensorFlow"]
     if covered:
-        asked = profile.settings.get("precision_mode")
-        lines.append("; ".join(covered) + (f"; asked for {asked}" if asked else ""))
+        precision = profile.settings.get("precision_mode")
+        lines.append("; ".join(covered) + (f"; asked for {precision}" if precision else ""))
     return lines

@@ -31,8 +31,8 @@ def scaled(traced: Mapping[Stage, Mapping[Key, float]], measured: float, shares:
     parts: dict[Key, float] = {_REST: 0.0}
     host, gpu = dict[Stage, float](), dict[Stage, float]()
     for stage in STAGES:
-        mine, left, host[stage], gpu[stage] = _stage(traced[stage], measured * shares[stage])
-        for key, seconds in mine.items():
+        scaled_parts, left, host[stage], gpu[stage] = _stage(traced[stage], measured * shares[stage])
+        for key, seconds in scaled_parts.items():
             parts[key] = parts.get(key, 0.0) + seconds
         parts[_REST] += left
     return Scaled(parts=parts, host=host, gpu=gpu)

@@ -108,7 +108,7 @@ class Seen:
 
     def _engine_of(self, events: Iterable[Event], around: Event) -> str:
         """The name of the engine op that `around` is the work of, by what it launched; "?" where that does not tell it."""
-        for event in itertools.takewhile(lambda one: one.start < around.end, events):
+        for event in itertools.takewhile(lambda candidate: candidate.start < around.end, events):
             named = traces.op(self._ops_of_launches.get(event.launch, "")) if event.launch is not None else None
             if named and named[1] == ENGINE_OP:
                 return Owner.of(*named).name
@@ -125,9 +125,9 @@ class Seen:
     def stage(self, event: Event) -> Group:
         """Of a copy: the stage of the call in which it was asked for."""
         launch = self._launched.get(event.launch) if event.launch is not None else None
-        asked = launch[0].start if launch else event.start
-        for group, found in self._stages.items():
-            if any(low <= asked <= high for low, high in found):
+        instant = launch[0].start if launch else event.start
+        for group, instants in self._stages.items():
+            if any(low <= instant <= high for low, high in instants):
                 return "input" if group == "input" else "output"
         return "copy"
 
@@ -147,16 +147,16 @@ class Seen:
         layers = dict(
             sorted(layers.items(), key=lambda item: ("engine", "op", "input", "copy", "output").index(item[0].group))
         )
-        mine = {name: [event.span for event in found if meets(event, call)] for name, found in self.marks.items()}
-        run = spans.union(mine[traces.RUN])
+        marked = {name: [event.span for event in events if meets(event, call)] for name, events in self.marks.items()}
+        run = spans.union(marked[traces.RUN])
         for event, owner in self.engine_ops:
             if begins(event, call):
                 layers.setdefault(Key("engine", "host", owner.name), []).append(event.span)
         layers[Key("op", "host")] = spans.inside(
             spans.union(event.span for event, _ in self.ops if begins(event, call)), run
         )
-        layers[Key("input", "host")] = mine[traces.INPUT]
-        layers[Key("output", "host")] = mine[traces.OUTPUT]
+        layers[Key("input", "host")] = marked[traces.INPUT]
+        layers[Key("output", "host")] = marked[traces.OUTPUT]
         layers[Key("graph", "host")] = [event.span for event in (*self.executor, *self.runtime) if begins(event, call)]
         layers[Key("call", "host")] = run
         return layers

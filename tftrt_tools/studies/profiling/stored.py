@@ -51,13 +51,13 @@ def read(path: str) -> Stored | None:
         ) from None
     if document is None:
         return None
-    found = _understood(document, f"the profile in {path}")
-    stale = table.kind(source.path).digest(source.path) != found.model.digest
-    gpu = (found.machine.gpu or {}).get("name", "a machine without a GPU")
-    said = [f"the stored profile of {found.created}, measured on {gpu}; nothing was measured now"]
+    profile_read = _understood(document, f"the profile in {path}")
+    stale = table.kind(source.path).digest(source.path) != profile_read.model.digest
+    gpu = (profile_read.machine.gpu or {}).get("name", "a machine without a GPU")
+    remarks = [f"the stored profile of {profile_read.created}, measured on {gpu}; nothing was measured now"]
     if stale:
-        said.append(f"it is stale: the model has changed since; run `tftrt profile {path}` on a machine with a GPU")
-    return Stored(profile=found, said=tuple(said), stale=stale)
+        remarks.append(f"it is stale: the model has changed since; run `tftrt profile {path}` on a machine with a GPU")
+    return Stored(profile=profile_read, said=tuple(remarks), stale=stale)
 
 
 def keep(model: str, found: Profile) -> bool:
@@ -85,8 +85,8 @@ def _understood(data: object, what: str) -> Profile:
             f"{what} is no profile", "give a model, or a file that `tftrt profile --json=FILE` wrote"
         )
     try:
-        found = Profile.from_dict(data)
-        damage = _damage(found)
+        parsed = Profile.from_dict(data)
+        damage = _damage(parsed)
     except documents.MISREAD as error:
         damage = documents.reason(error)
     if damage:
@@ -97,7 +97,7 @@ def _understood(data: object, what: str) -> Profile:
             else ""
         )
         raise errors.TftrtError(f"{what} is damaged: {damage}", f"measure it again: `tftrt profile MODEL`{other}")
-    return found
+    return parsed
 
 
 def _damage(found: Profile) -> str:
@@ -124,11 +124,11 @@ def _figures(value: object, place: str) -> Iterator[tuple[str, float]]:
     if isinstance(value, (int, float)):
         yield place, value
     elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _figures(one, f"{place}.{key}")
+        for key, item in value.items():
+            yield from _figures(item, f"{place}.{key}")
     elif isinstance(value, (tuple, list)):
-        for number, one in enumerate(value):
-            yield from _figures(one, f"{place}[{number}]")
+        for number, element in enumerate(value):
+            yield from _figures(element, f"{place}[{number}]")
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             yield from _figures(getattr(value, field.name), f"{place}.{field.name}")

@@ -29,7 +29,7 @@ class Calibrated(records.Record):
     def calibration(self, calibrator: str, model: str, digest: str) -> Calibration:
         """The Calibration of these tables, made now. Args: calibrator: of the settings. model: its path; digest: of it, "" where not
         known."""
-        stamp, found = passport.stamp(), [one.to_dict() for one in self.data]
+        stamp, found = passport.stamp(), [source.to_dict() for source in self.data]
         return Calibration(
             tool=stamp["tool"],
             created=stamp["created"],

@@ -46,8 +46,8 @@ class Compared(records.Record):
     ) -> "Compared":
         """Args: nothing: the outputs of `levels` that show nothing."""
         left = {
-            method: {output: level for output, level in found.items() if output not in nothing}
-            for method, found in levels.items()
+            method: {output: level for output, level in levels_of.items() if output not in nothing}
+            for method, levels_of in levels.items()
         }
         return cls(
             signature=signature,
@@ -90,9 +90,9 @@ class Comparison(records.Record):
     def nothing_shown(self) -> tuple[str, ...]:
         """The outputs whose answers show nothing, a line each."""
         return tuple(
-            f"{one.signature}/{output} shows nothing: it is {why}"
-            for one in self.signatures
-            for output, why in one.nothing_shown.items()
+            f"{signature.signature}/{output} shows nothing: it is {why}"
+            for signature in self.signatures
+            for output, why in signature.nothing_shown.items()
         )
 
     @property
@@ -121,11 +121,11 @@ class Comparison(records.Record):
 
     def rows_text(self) -> str:
         """Which rows were compared."""
-        compared = [one for one in self.signatures if one.levels]
-        rows = max((one.rows for one in compared), default=0)
+        compared = [signature for signature in self.signatures if signature.levels]
+        rows = max((signature.rows for signature in compared), default=0)
         return f"{rows} rows of the calibration data " + (
             "(each with the ranges of other rows)"
-            if all(one.apart for one in compared)
+            if all(signature.apart for signature in compared)
             else "(the ranges come from them too: there is one batch)"
         )
 
@@ -140,21 +140,23 @@ def limited(noise: float) -> float:
 def of(signatures: Sequence[Compared], asked: str = "") -> Comparison:
     """The Comparison, with the method that harms the outputs least: the one with the best worst output; among those within TIE_DB of it,
     the one with the best mean. Args: asked: the method that the user asks for, which is then taken in any case."""
-    found = Comparison("", "", tuple(signatures))
+    comparison = Comparison("", "", tuple(signatures))
     if asked:
-        return dataclasses.replace(found, taken=asked, reason="as asked")
-    if found.blind:
+        return dataclasses.replace(comparison, taken=asked, reason="as asked")
+    if comparison.blind:
         why = (
-            "no method changes the answers to these rows" if found.outputs else "the answers to these rows show nothing"
+            "no method changes the answers to these rows"
+            if comparison.outputs
+            else "the answers to these rows show nothing"
         )
-        return dataclasses.replace(found, taken=FALLBACK, reason=f"nothing tells the methods apart: {why}")
-    if not found.outputs:
+        return dataclasses.replace(comparison, taken=FALLBACK, reason=f"nothing tells the methods apart: {why}")
+    if not comparison.outputs:
         return dataclasses.replace(
-            found,
+            comparison,
             taken=FALLBACK,
             reason="nothing could be compared; of all methods it has the least squared error in the tensors",
         )
-    best = max(map(found.worst, found.methods))
-    tied = [method for method in found.methods if found.worst(method) >= best - TIE_DB]
-    taken = max(tied, key=lambda method: sum(found.level(method, *output) for output in found.outputs))
-    return dataclasses.replace(found, taken=taken, reason="harms the outputs least")
+    best = max(map(comparison.worst, comparison.methods))
+    tied = [method for method in comparison.methods if comparison.worst(method) >= best - TIE_DB]
+    taken = max(tied, key=lambda method: sum(comparison.level(method, *output) for output in comparison.outputs))
+    return dataclasses.replace(comparison, taken=taken, reason="harms the outputs least")

@@ -76,15 +76,15 @@ class Difference(records.Record):
     @property
     def summary(self) -> Summary | None:
         """A Summary, or None where the two have no tensor in common."""
-        both = [one for one in self.tensors if one.ratio is not None]
+        both = [tensor for tensor in self.tensors if tensor.ratio is not None]
         if not both:
             return None
-        logs = [math.log2(one.ratio) for one in both]
+        logs = [math.log2(scale.ratio) for scale in both]
         cuts = statistics.quantiles(logs, n=20, method="inclusive") if len(logs) > 1 else [logs[0]] * 19
-        worst = max(both, key=lambda one: abs(math.log2(one.ratio)))
+        worst = max(both, key=lambda scale: abs(math.log2(scale.ratio)))
         return Summary(
             tensors=len(both),
-            equal=sum(one.a == one.b for one in both),
+            equal=sum(scale.a == scale.b for scale in both),
             median=2 ** statistics.median(logs),
             spread=statistics.pstdev(logs),
             p5=2 ** cuts[0],
@@ -115,8 +115,8 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
         equal = equal and left is not None and right is not None and left.table == right.table
         scales = [one.table.scales if one else {} for one in (left, right)]
         if left and right and not _numbered_alike(left, right):
-            counts = [sum(map(is_numbered, one)) for one in scales]
-            scales = [{name: scale for name, scale in one.items() if not is_numbered(name)} for one in scales]
+            counts = [sum(map(is_numbered, scale)) for scale in scales]
+            scales = [{name: scale for name, scale in table.items() if not is_numbered(name)} for table in scales]
             notes.append(
                 f"{engine}: {counts[0]} tensors in {name_a} and {counts[1]} in {name_b} are named after layers' numbers, and are "
                 "not compared: the tables have other numbers, because they were made for other shapes or another batch mode"
@@ -130,10 +130,11 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
 
 def _numbered_alike(left: EngineTable, right: EngineTable) -> bool:
     """Whether the numbered names of one EngineTable are among the other's; a table may omit tensors without a note."""
-    mine, others = (
-        {name for name in (*one.table.scales, *dict(one.left_out)) if is_numbered(name)} for one in (left, right)
+    own, others = (
+        {name for name in (*engine.table.scales, *dict(engine.left_out)) if is_numbered(name)}
+        for engine in (left, right)
     )
-    return mine <= others or others <= mine
+    return own <= others or others <= own
 
 
 def _pairs(
@@ -143,8 +144,8 @@ def _pairs(
     left, right = list(a), list(b)
     pairs: list[tuple[EngineTable | Any, EngineTable | Any, str]] = []
     keys: tuple[tuple[Callable[[EngineTable], object], str], ...] = (
-        (lambda one: one.segment, ""),
-        (lambda one: one.engine, "engines of one name, made for different graphs"),
+        (lambda engine: engine.segment, ""),
+        (lambda engine: engine.engine, "engines of one name, made for different graphs"),
     )
     for key, how in keys:
         for one in list(left):
@@ -154,7 +155,7 @@ def _pairs(
                 right.remove(other)
                 pairs.append((one, other, how))
     if len(left) == len(right) == 1:
-        known = left[0].segment and right[0].segment
-        how = f"compared with {right[0].label} by tensor names alone, made for different graphs" if known else ""
+        segments = left[0].segment and right[0].segment
+        how = f"compared with {right[0].label} by tensor names alone, made for different graphs" if segments else ""
         pairs.append((left.pop(), right.pop(), how))
-    return pairs + [(one, None, "") for one in left] + [(None, one, "") for one in right]
+    return pairs + [(engine, None, "") for engine in left] + [(None, engine, "") for engine in right]

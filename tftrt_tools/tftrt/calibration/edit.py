@@ -108,14 +108,14 @@ def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None
 
     Returns: Edited. Raises: UsageError where an edit matches no tensor, two match the same tensor, or no tensor would remain.
     """
-    chosen = [one for one in calibration.engines if engine is None or one.engine == engine]
-    names = list(dict.fromkeys(name for one in chosen for name in one.table.scales))
-    asked = _asked(edits, names, [name for one in chosen for name, _ in one.left_out])
+    chosen = [candidate for candidate in calibration.engines if engine is None or candidate.engine == engine]
+    names = list(dict.fromkeys(name for table in chosen for name in table.table.scales))
+    requested = _asked(edits, names, [name for table in chosen for name, _ in table.left_out])
     engines: list[EngineTable] = []
     changes: list[Change] = []
     warnings: list[str] = []
     for one in calibration.engines:
-        edited, changed = _engine(one, asked) if one in chosen else (one, [])
+        edited, changed = _engine(one, requested) if one in chosen else (one, [])
         warnings += _left_behind(one, changed)
         if changed and not edited.table.scales:
             raise errors.UsageError(
@@ -152,16 +152,16 @@ def _times(factor: float) -> _Edit:
 
 def _asked(edits: Edits, names: Sequence[str], left_out: Sequence[str]) -> dict[str, tuple[_Edit, str]]:
     """{tensor: (function of its range to its new range, the flag that asks)}."""
-    asked: dict[str, tuple[_Edit, str]] = {}
+    edit_of: dict[str, tuple[_Edit, str]] = {}
 
     def ask(flag: str, text: str, tensors: Iterable[str], change: _Edit) -> None:
         for name in tensors:
-            if name in asked:
+            if name in edit_of:
                 raise errors.UsageError(
-                    f"{flag}={text} and {asked[name][1]} both change {name}",
+                    f"{flag}={text} and {edit_of[name][1]} both change {name}",
                     "change each tensor once; edit the output again for more",
                 )
-            asked[name] = (change, f"{flag}={text}")
+            edit_of[name] = (change, f"{flag}={text}")
 
     for pattern in edits.remove:
         ask("--remove", pattern, matching("remove", pattern, names), lambda _: None)
@@ -173,27 +173,29 @@ def _asked(edits: Edits, names: Sequence[str], left_out: Sequence[str]) -> dict[
         ask("--set", f"{name}={value:g}", [name], _to(value))
     for pattern, factor in edits.scale:
         ask("--scale", f"{pattern}={factor:g}", matching("scale", pattern, names), _times(factor))
-    return asked
+    return edit_of
 
 
-def _engine(one: EngineTable, asked: Mapping[str, tuple[_Edit, str]]) -> tuple[EngineTable, list[Change]]:
-    scales, left_out, changes = dict(one.table.scales), dict(one.left_out), []
-    for name, (change, flag) in asked.items():
+def _engine(table: EngineTable, edit_of: Mapping[str, tuple[_Edit, str]]) -> tuple[EngineTable, list[Change]]:
+    scales, left_out, changes = dict(table.table.scales), dict(table.left_out), []
+    for name, (change, flag) in edit_of.items():
         if name not in scales and name not in left_out:
             continue
-        before = one.table.range(name) if name in scales else None
+        before = table.table.range(name) if name in scales else None
         after = change(before)
         if after is None:
             del scales[name]
             left_out[name] = REASON
         else:
             left_out.pop(name, None)
-            scales[name] = _scale(one.table.header, after, name, flag)
-        changes.append(Change(one.engine, name, before, after))
-    return dataclasses.replace(one, table=Table(one.table.header, scales), left_out=tuple(left_out.items())), changes
+            scales[name] = _scale(table.table.header, after, name, flag)
+        changes.append(Change(table.engine, name, before, after))
+    return dataclasses.replace(
+        table, table=Table(table.table.header, scales), left_out=tuple(left_out.items())
+    ), changes
 
 
-def _left_behind(one: EngineTable, changes: Sequence[Change]) -> Iterator[str]:
+def _left_behind(table: EngineTable, changes: Sequence[Change]) -> Iterator[str]:
     """Warnings for numbered tensors whose range was the same as that of a changed tensor: TensorRT holds the same values there again. A
     removed tensor needs no warning: a build then leaves out its numbered names too."""
     changed = {change.tensor for change in changes}
@@ -202,8 +204,8 @@ def _left_behind(one: EngineTable, changes: Sequence[Change]) -> Iterator[str]:
             continue
         same = [
             name
-            for name, scale in one.table.scales.items()
-            if is_numbered(name) and name not in changed and scale == one.table.scales[change.tensor]
+            for name, scale in table.table.scales.items()
+            if is_numbered(name) and name not in changed and scale == table.table.scales[change.tensor]
         ]
         for name in same:
             yield f"{name} had the range of {change.tensor} and keeps it: --set='{name}={change.after:g}' where it holds the same values"

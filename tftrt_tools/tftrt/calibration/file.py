@@ -191,11 +191,11 @@ def _no_calibration(path: pathlib.Path) -> errors.UsageError:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key that comes twice: json would keep the last one, and nobody knows which of two scales is meant."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    document = dict(pairs)
+    if len(document) < len(pairs):
         twice = statistics.mode(key for key, _ in pairs)
         raise ValueError(f"{twice!r} stands there twice")
-    return found
+    return document
 
 
 def _check_record(data: Mapping[str, Any]) -> None:
@@ -203,13 +203,13 @@ def _check_record(data: Mapping[str, Any]) -> None:
     and showing rely on it."""
     lists = [value for name in ("rows", "warnings", "failed_files") for value in data.get(name, [])]
     texts = [data.get(name, "") for name in ("source", "kind", "digest")]
-    if not all(isinstance(one, str) for one in (*lists, *texts)):
+    if not all(isinstance(text, str) for text in (*lists, *texts)):
         raise ValueError("its data record holds something else where text belongs")
 
 
 def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) -> errors.TftrtError:
-    known = [one.segment[:19] for one in calibration.engines if one.segment]
-    if not known:
+    segments = [one.segment[:19] for one in calibration.engines if one.segment]
+    if not segments:
         given = len(calibration.engines)
         return errors.TftrtError(
             f"{engine} has no table: {given} of unknown engines given, and {wanted} engines need one",
@@ -217,7 +217,7 @@ def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) 
         )
     return errors.TftrtError(
         f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
-        f"({', '.join(known[:3])}{', …' if len(known) > 3 else ''})",
+        f"({', '.join(segments[:3])}{', …' if len(segments) > 3 else ''})",
         "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops",
     )
 
@@ -257,11 +257,11 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
 def _only(calibration: Calibration, engine: str, segment: str, wanted: int) -> EngineTable:
     if wanted == 1 and len(calibration.engines) == 1 and not calibration.engines[0].segment:
         return calibration.engines[0]
-    fitting = [one for one in calibration.engines if segment and one.segment == segment]
+    fitting = [table for table in calibration.engines if segment and table.segment == segment]
     if not fitting:
         raise _no_table(calibration, engine, segment, wanted)
-    if any(one.table != fitting[0].table for one in fitting):
-        names = ", ".join(one.label for one in fitting)
+    if any(table.table != fitting[0].table for table in fitting):
+        names = ", ".join(table.label for table in fitting)
         raise errors.TftrtError(
             f"{engine} could have {len(fitting)} tables that differ: its graph is that of {names}",
             "`tftrt table merge FILE --how=max --output=OTHER` makes one table of them",

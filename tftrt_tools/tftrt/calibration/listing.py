@@ -51,10 +51,10 @@ class Listing:
         whole = self.calibration.to_dict()
         engines = [
             {
-                **dataclasses.asdict(one),
-                "left_out": [{"tensor": name, "reason": reason} for name, reason in one.left_out],
+                **dataclasses.asdict(engine),
+                "left_out": [{"tensor": name, "reason": reason} for name, reason in engine.left_out],
             }
-            for one in self.engines
+            for engine in self.engines
         ]
         return {**whole, "kind": "calibration_listing", "source": self.source, "engines": engines}
 
@@ -74,7 +74,7 @@ def listing(
     if pattern is not None:
         names = dict.fromkeys(name for one in chosen for name in [*one.table.scales, *dict(one.left_out)])
         shown = set(edit.matching("filter", pattern, list(names)))
-    found = []
+    rows = []
     for one in chosen:
         tensors = [
             Tensor(name, scale, one.table.range(name))
@@ -85,7 +85,7 @@ def listing(
             tensors.sort(key=(lambda tensor: -tensor.scale) if order == "scale" else (lambda tensor: tensor.name))
         left_out = tuple(pair for pair in one.left_out if shown is None or pair[0] in shown)
         total = len(one.table.scales)
-        found.append(
+        rows.append(
             EngineListing(
                 engine=one.engine,
                 signature=one.signature,
@@ -96,18 +96,18 @@ def listing(
                 left_out=left_out,
             )
         )
-    return Listing(source, calibration, tuple(found))
+    return Listing(source, calibration, tuple(rows))
 
 
 def engines(calibration: Calibration, name: str | None = None) -> list[EngineTable]:
     """The EngineTables, or those of engine `name`. Raises: UsageError where there is none of that name."""
-    found = [one for one in calibration.engines if name in (None, one.engine)]
+    found = [engine for engine in calibration.engines if name in (None, engine.engine)]
     if not found:
-        known = [one.engine for one in calibration.engines if one.engine]
+        names = [engine.engine for engine in calibration.engines if engine.engine]
         raise errors.UsageError(
             f"--engine={name}: no such engine",
-            edit.near(name or "", known, "engines here")
-            if known
+            edit.near(name or "", names, "engines here")
+            if names
             else "the file holds one table and no engine's name; leave --engine out",
         )
     return found

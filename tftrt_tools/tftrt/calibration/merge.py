@@ -30,17 +30,17 @@ def merge_tables(tables: Sequence[Table], how: str) -> Table:
     Raises: TftrtError where TensorRT's major versions or the calibrators differ.
     """
     for what, values in (
-        ("TensorRT", {one.tensorrt for one in tables}),
-        ("calibrators", {one.calibrator for one in tables}),
+        ("TensorRT", {table.tensorrt for table in tables}),
+        ("calibrators", {table.calibrator for table in tables}),
     ):
-        if len({one.split(".")[0] for one in values}) > 1:
+        if len({value.split(".")[0] for value in values}) > 1:
             raise errors.TftrtError(
                 f"tables of different {what} cannot be merged: {' and '.join(sorted(values))}",
                 "calibrate again with one of them",
             )
-    names = dict.fromkeys(name for one in tables for name in one.scales)
-    scales = {name: HOW[how]([one.scales[name] for one in tables if name in one.scales]) for name in names}
-    newest = max(tables, key=lambda one: tuple(map(int, one.tensorrt.split("."))))
+    names = dict.fromkeys(name for table in tables for name in table.scales)
+    scales = {name: HOW[how]([table.scales[name] for table in tables if name in table.scales]) for name in names}
+    newest = max(tables, key=lambda table: tuple(map(int, table.tensorrt.split("."))))
     return Table(newest.header, scales)
 
 
@@ -57,9 +57,9 @@ def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str])
     """
     _check_segments(calibrations, sources)
     first, merged = calibrations[0], {}
-    for segment in {one.segment: None for one in first.engines}:
+    for segment in {engine.segment: None for engine in first.engines}:
         merged[segment] = _one_engine(
-            [one for each in calibrations for one in each.engines if one.segment == segment], how
+            [engine for each in calibrations for engine in each.engines if engine.segment == segment], how
         )
     engines: list[EngineTable] = []
     for one in first.engines:
@@ -69,30 +69,35 @@ def merge(calibrations: Sequence[Calibration], how: str, sources: Sequence[str])
         "step": "merged",
         **passport.stamp(),
         "how": how,
-        "sources": [_origin(source, one) for source, one in zip(sources, calibrations, strict=True)],
+        "sources": [_origin(source, calibration) for source, calibration in zip(sources, calibrations, strict=True)],
     }
-    newest = max(calibrations, key=lambda one: [int(part) for part in one.tensorrt.split(".") if part.isdigit()])
+    newest = max(
+        calibrations, key=lambda calibration: [int(part) for part in calibration.tensorrt.split(".") if part.isdigit()]
+    )
     return Calibration(
         **passport.stamp(),
-        calibrator=_joined(one.calibrator for one in calibrations),
+        calibrator=_joined(calibration.calibrator for calibration in calibrations),
         method="merged",
         tensorrt=newest.tensorrt,
-        tensorflow=_joined(one.tensorflow for one in calibrations),
+        tensorflow=_joined(calibration.tensorflow for calibration in calibrations),
         model=first.model,
-        model_digest=first.model_digest if len({one.model_digest for one in calibrations}) == 1 else "",
-        data=combined([one.data for one in calibrations]),
+        model_digest=first.model_digest if len({calibration.model_digest for calibration in calibrations}) == 1 else "",
+        data=combined([calibration.data for calibration in calibrations]),
         engines=tuple(engines),
         provenance=(step,),
     )
 
 
 def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str]) -> None:
-    first = {one.segment for one in calibrations[0].engines}
+    first = {engine.segment for engine in calibrations[0].engines}
     for source, other in zip(sources[1:], calibrations[1:], strict=True):
-        segments = {one.segment for one in other.engines}
+        segments = {engine.segment for engine in other.engines}
         if segments != first:
             lonely = next(
-                one for each in (calibrations[0], other) for one in each.engines if one.segment in first ^ segments
+                engine
+                for each in (calibrations[0], other)
+                for engine in each.engines
+                if engine.segment in first ^ segments
             )
             holder = sources[0] if lonely.segment in first else source
             raise errors.TftrtError(
@@ -101,13 +106,13 @@ def _check_segments(calibrations: Sequence[Calibration], sources: Sequence[str])
                 "only calibrations of one model with one set of settings can be merged",
             )
     unknown = [
-        (one, source)
+        (engine, source)
         for source, each in zip(sources, calibrations, strict=True)
-        for one in each.engines
-        if not one.segment
+        for engine in each.engines
+        if not engine.segment
     ]
-    for one, source in unknown[1:]:
-        different = sorted(_named(one) ^ _named(unknown[0][0]))
+    for table, source in unknown[1:]:
+        different = sorted(_named(table) ^ _named(unknown[0][0]))
         if different:
             raise errors.TftrtError(
                 f"{unknown[0][1]} and {source} are of different graphs: only one of them has {different[0]!r}",
@@ -140,9 +145,9 @@ def _one_engine(
 def _ranges(parts: Sequence[EngineTable]) -> dict[str, dict[str, float]] | None:
     """The union of the ranges that they saw; None if none has any."""
     seen: dict[str, dict[str, float]] = {}
-    for name, one in (item for part in parts for item in (part.ranges or {}).items()):
-        before = seen.get(name, one)
-        seen[name] = {"min": min(before["min"], one["min"]), "max": max(before["max"], one["max"])}
+    for name, value_range in (item for part in parts for item in (part.ranges or {}).items()):
+        before = seen.get(name, value_range)
+        seen[name] = {"min": min(before["min"], value_range["min"]), "max": max(before["max"], value_range["max"])}
     return seen or None
 
 
@@ -153,42 +158,45 @@ def _has_scale_first(name: str, parts: Sequence[EngineTable]) -> bool:
 
 def combined(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One data record (calibration/record.py) of several; an entry that one of them lacks is None in the result."""
-    rows = [row for one in records for row in one.get("rows") or ()]
-    digests = [one["digest"] for one in records if one.get("digest")]
-    failed = [name for one in records for name in one.get("failed_files") or ()]
-    warnings = list(dict.fromkeys(text for one in records for text in one.get("warnings") or ()))
+    rows = [row for record in records for row in record.get("rows") or ()]
+    digests = [record["digest"] for record in records if record.get("digest")]
+    failed = [name for record in records for name in record.get("failed_files") or ()]
+    warnings = list(dict.fromkeys(text for record in records for text in record.get("warnings") or ()))
     if len(set(digests)) < len(digests) or len(set(rows)) < len(rows):
         warnings.append("the merged calibrations share data; samples are counted more than once")
-    sizes = [one.get("batch_size") for one in records]
+    sizes = [record.get("batch_size") for record in records]
     return {
-        "source": _joined(one.get("source") for one in records),
-        "kind": _joined(one.get("kind") for one in records),
+        "source": _joined(record.get("source") for record in records),
+        "kind": _joined(record.get("kind") for record in records),
         "digest": digests[0] if len(digests) == len(records) and len(set(digests)) == 1 else "",
         "samples": _sum(records, "samples"),
         "batch_size": sizes[0] if sizes.count(sizes[0]) == len(sizes) else None,
         "batches": _sum(records, "batches"),
         "dropped": _sum(records, "dropped"),
-        "random": any(one.get("random") for one in records),
+        "random": any(record.get("random") for record in records),
         "rows": list(dict.fromkeys(rows))[:ROWS_KEPT],
         "failed_files": failed[:FILES_NAMED],
         "failed_count": _sum(records, "failed_count"),
         "warnings": warnings,
-        "ranges": {name: one.to_dict() for name, one in value_ranges.combined(map(value_ranges.read, records)).items()},
+        "ranges": {
+            name: value_range.to_dict()
+            for name, value_range in value_ranges.combined(map(value_ranges.read, records)).items()
+        },
     }
 
 
-def _origin(source: str, one: Calibration) -> dict[str, Any]:
+def _origin(source: str, calibration: Calibration) -> dict[str, Any]:
     """The facts about a merged file that are kept besides its scales; the hashes of its rows are in the merged record."""
-    data = {name: value for name, value in one.data.items() if name != "rows"}
+    data = {name: value for name, value in calibration.data.items() if name != "rows"}
     return {
         "source": source,
-        "created": one.created,
-        "calibrator": one.calibrator,
-        "method": one.method,
-        "tensorrt": one.tensorrt,
-        "model": one.model,
+        "created": calibration.created,
+        "calibrator": calibration.calibrator,
+        "method": calibration.method,
+        "tensorrt": calibration.tensorrt,
+        "model": calibration.model,
         "data": data,
-        "provenance": list(one.provenance),
+        "provenance": list(calibration.provenance),
     }
 
 

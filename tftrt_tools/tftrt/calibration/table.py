@@ -105,10 +105,10 @@ def _parts(checked: str) -> re.Match[str] | Any:
 
 def header(tensorrt: str) -> str:
     """The first line for TensorRT `tensorrt`, such as "8.5.3" or "8.5.3.1". Raises: TftrtError for a text that is not a version."""
-    found = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})(\.[0-9]+)*", tensorrt)
-    if not found:
+    match = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})(\.[0-9]+)*", tensorrt)
+    if not match:
         raise errors.TftrtError(f"{tensorrt!r} is no version of TensorRT", "a version is like 8.5.3")
-    major, minor, patch = (int(part) for part in found.groups()[:3])
+    major, minor, patch = (int(part) for part in match.groups()[:3])
     digits = f"{major}{minor}{patch:02d}" if major < 10 else f"{major}{minor:02d}{patch:02d}"
     return f"TRT-{digits}-{TFTRT_CALIBRATOR}"
 
@@ -172,12 +172,12 @@ def _entry(line: str) -> tuple[str, float]:
 
 
 def _check_header(line: object) -> None:
-    found = _HEADER.fullmatch(line) if isinstance(line, str) else None
-    if not found:
+    match = _HEADER.fullmatch(line) if isinstance(line, str) else None
+    if not match:
         raise errors.TftrtError(f"{_short(line)} is no header of a calibration table", _FORM)
-    if found[2] not in CALIBRATORS:
+    if match[2] not in CALIBRATORS:
         raise errors.TftrtError(
-            f"unknown calibrator {found[2]!r} in the header", "known ones: " + ", ".join(CALIBRATORS)
+            f"unknown calibrator {match[2]!r} in the header", "known ones: " + ", ".join(CALIBRATORS)
         )
 
 

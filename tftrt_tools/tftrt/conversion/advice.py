@@ -129,7 +129,7 @@ def _dropped(base: SizeResult, best: SizeResult) -> str:
 
 
 def _nothing(left_out: Iterable[LeftOut]) -> str:
-    counts = collections.Counter(one.reason for one in left_out)
+    counts = collections.Counter(node.reason for node in left_out)
     top = "; ".join(f"{count}x {reason.rstrip('.')}" for reason, count in counts.most_common(3))
     return "Nothing would run in TensorRT" + (
         f"; the reasons met most: {top}." if top else ": no node computes anything."
@@ -139,8 +139,8 @@ def _nothing(left_out: Iterable[LeftOut]) -> str:
 def missing_type(left_out: Iterable[LeftOut]) -> str:
     """A sentence on a type of numbers that keeps most of the nodes out, "" if none does."""
     listed = list(left_out)
-    found = collections.Counter(match[1] for one in listed if (match := _TYPE.search(one.reason)))
-    name, count = next(iter(found.most_common(1)), ("", 0))
+    types = collections.Counter(match[1] for node in listed if (match := _TYPE.search(node.reason)))
+    name, count = next(iter(types.most_common(1)), ("", 0))
     if 2 * count <= len(listed):
         return ""
     return (

@@ -91,13 +91,13 @@ class TfTrt:
         """From the conversion's manifest."""
         with passport.understood(model, passport.MANIFEST):
             manifest: Any = passport.read(model, passport.MANIFEST) or {}
-            built = [engine for one in manifest["signatures"] for engine in one.get("built", ())]
+            built = [engine for signature in manifest["signatures"] for engine in signature.get("built", ())]
             return Evidence(
-                build_seconds=math.fsum(one["seconds"] for one in built),
-                engine_bytes=sum(one["bytes"] for one in built),
+                build_seconds=math.fsum(engine["seconds"] for engine in built),
+                engine_bytes=sum(engine["bytes"] for engine in built),
                 engines=manifest["engine_count"],
                 coverage=manifest["coverage"],
-                cached=sum(bool(one.get("cached")) for one in built),
+                cached=sum(bool(engine.get("cached")) for engine in built),
             )
 
 

@@ -130,10 +130,10 @@ class Build(passport.Stamped, results.Result):
 
     def text(self) -> tuple[str, ...]:
         """Lines for people."""
-        ops, count = sum(len(one.engines) for one in self.signatures), len(self.built)
+        ops, count = sum(len(signature.engines) for signature in self.signatures), len(self.built)
         return (
             f"{ops} engine op{'' if ops == 1 else 's'}, {count} engine{'' if count == 1 else 's'} built",
-            *(f"{one.name} has no engine and runs in TensorFlow: {one.reason}" for one in self.unbuilt),
+            *(f"{engine.name} has no engine and runs in TensorFlow: {engine.reason}" for engine in self.unbuilt),
             f"written: {self.output} ({self.seconds:.1f} s)",
         )
 
@@ -176,7 +176,7 @@ def build(
             "be lost",
             "build the engines of the converted model, then wrap that: all signatures share them",
         )
-    settings, known = _settings(model, manifest, options)
+    settings, recorded = _settings(model, manifest, options)
     calibration = file.read(model) if (passport.folder(model) / passport.CALIBRATION).is_file() else None
     target = staging.check_target(model, True) if output is None else staging.check_target(output, overwrite, [model])
     digest = files.digest(model)
@@ -187,7 +187,7 @@ def build(
             source=str(model),
             output=str(stage),
             settings=settings,
-            signatures=known,
+            signatures=recorded,
             cache=Place.from_dict(cache) if cache else None,
             build_minutes=build_minutes,
             calibration=calibration,
@@ -215,7 +215,11 @@ def build(
         if options.shapes:
             layer_table.keep(stage, outcome.log, [engine.name for engine in done.built])
             _write_passport(stage, model, manifest, settings, done)
-            served = coverage.check(saved_model.at(stage), {one.name: one for one in signatures if one.calls}, checker)
+            served = coverage.check(
+                saved_model.at(stage),
+                {signature.name: signature for signature in signatures if signature.calls},
+                checker,
+            )
             done = dataclasses.replace(done, shapes_served=served)
         done = dataclasses.replace(done, seconds=time.monotonic() - start)
         _write_passport(stage, model, manifest, settings, done)
@@ -229,7 +233,7 @@ def _settings(
     the engine ops."""
     with passport.understood(model, passport.MANIFEST):
         base = Settings.from_dict((manifest or {}).get("settings") or {})
-        known = tuple(map(SignatureResult.from_dict, (manifest or {}).get("signatures", ())))
+        recorded = tuple(map(SignatureResult.from_dict, (manifest or {}).get("signatures", ())))
     engines = describe.describe(model)[0].engines
     if not engines:
         raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
@@ -250,7 +254,7 @@ def _settings(
         changes["allow_build_at_runtime"] = options.allow_build_at_runtime
     elif not manifest:
         changes["allow_build_at_runtime"] = all(engine.allow_build_at_runtime for engine in engines)
-    return settings_module.checked(dataclasses.replace(base, **changes)), known
+    return settings_module.checked(dataclasses.replace(base, **changes)), recorded
 
 
 def _write_passport(
@@ -265,7 +269,7 @@ def _write_passport(
         "dynamic_shape_profile_strategy": settings.strategy,
         "versions": done.versions,
         "gpu": done.gpu,
-        "engine_count": sum(len(one.engines) for one in done.signatures),
+        "engine_count": sum(len(signature.engines) for signature in done.signatures),
         "signatures": said["signatures"],
         "shapes_served": said["shapes_served"],
         **done.layers.to_dict(),

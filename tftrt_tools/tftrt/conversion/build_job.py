@@ -44,12 +44,12 @@ def job(request: BuildRequest) -> Built:
             "building engines needs a GPU; none is visible here", "run this on the machine that will serve the model"
         )
     source = pathlib.Path(request.source)
-    known = {name: one for one in request.signatures for name in (one.name, *one.twins)}
+    recorded = {name: signature for signature in request.signatures for name in (signature.name, *signature.twins)}
     with scratch.folder("build") as folder:
         progress.say("loading the model")
         proto = protos.read(source)
         seen = inspector.signature_graphs(protos.meta_graph(proto, settings.tags))
-        if not any(one.engines for one in seen):
+        if not any(signature.engines for signature in seen):
             raise errors.UsageError(f"{source} holds no engine ops", "convert it first: `tftrt convert`")
         detach.write(proto, source, folder + "/model")
         model = loading.load(folder + "/model", settings.tags)
@@ -61,19 +61,22 @@ def job(request: BuildRequest) -> Built:
             origin=str(source),
             budget=watched.Budget(request.build_minutes),
         )
-        made = _signatures(model, seen, known, calibration, work, finishing.prefix(source, settings), folder)
-        finishing.check_built([one.result for one in made], work.budget)
+        built = _signatures(model, seen, recorded, calibration, work, finishing.prefix(source, settings), folder)
+        finishing.check_built([signature.result for signature in built], work.budget)
         progress.say("saving")
         functions = {
-            name: one.function for one in made if one.function for name in (one.result.name, *one.result.twins)
+            name: signature.function
+            for signature in built
+            if signature.function
+            for name in (signature.result.name, *signature.result.twins)
         }
-        resources = {name: resource for one in made for name, resource in one.resources.items()}
+        resources = {name: resource for signature in built for name, resource in signature.resources.items()}
         saving.save(model, functions, resources, source, pathlib.Path(request.output))
     return Built(
-        signatures=tuple(one.result for one in made),
+        signatures=tuple(signature.result for signature in built),
         versions=work.versions,
         gpu=gpu,
-        tables=tuple(table for one in made for table in one.tables),
+        tables=tuple(table for signature in built for table in signature.tables),
         cache_problem=work.store.problem if work.store else "",
     )
 
@@ -81,7 +84,7 @@ def job(request: BuildRequest) -> Built:
 def _signatures(
     model: Model,
     seen: Sequence[SignatureGraph],
-    known: Mapping[str, SignatureResult],
+    recorded: Mapping[str, SignatureResult],
     calibration: file.Calibration | None,
     work: Work,
     prefix: str,
@@ -90,19 +93,19 @@ def _signatures(
     """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest; calibration: of the
     model, or None."""
     settings = work.settings
-    with_engines = {one.name: one.inputs for one in seen if one.engines}
-    walked = signatures.Once.of([one.name for one in seen], model.same)
+    with_engines = {signature.name: signature.inputs for signature in seen if signature.engines}
+    walked = signatures.Once.of([signature.name for signature in seen], model.same)
     calls = (
         walked.merged(shape_grammar.calls(shape_grammar.parse(settings.shapes), with_engines))
         if settings.shapes
         else {}
     )
-    made = []
+    built = []
     for index, one in enumerate(one for one in seen if one.name in walked.twins):
         twins = walked.twins[one.name]
         if not one.engines:
-            result = known.get(one.name) or SignatureResult.untouched(one.name, one.inputs)
-            made.append(finishing.Made(result=dataclasses.replace(result, name=one.name, twins=twins)))
+            result = recorded.get(one.name) or SignatureResult.untouched(one.name, one.inputs)
+            built.append(finishing.Made(result=dataclasses.replace(result, name=one.name, twins=twins)))
             continue
         progress.say(f"reading signature {one.name}", index, len(walked.twins))
         frozen = graph_pass.freeze(one.name, model.root.signatures[one.name])
@@ -112,12 +115,12 @@ def _signatures(
         graph.set_on_engines(graph_def, workspace_size_bytes=settings.max_workspace_size_bytes)
         if settings.strategy:
             graph.set_on_engines(graph_def, profile_strategy=settings.strategy)
-        result = SignatureResult.of_graph(one, graph.engine_ops(graph_def), known.get(one.name))
+        result = SignatureResult.of_graph(one, graph.engine_ops(graph_def), recorded.get(one.name))
         result = dataclasses.replace(result, name=one.name, twins=twins)
-        wanted = calls.get(one.name, [])
-        tables = _tables(frozen, graph_def, one, settings, wanted, calibration) if calibration else ()
-        made.append(finishing.finished(frozen, graph_def, result, work, wanted, folder, tables))
-    return made
+        needed = calls.get(one.name, [])
+        tables = _tables(frozen, graph_def, one, settings, needed, calibration) if calibration else ()
+        built.append(finishing.finished(frozen, graph_def, result, work, needed, folder, tables))
+    return built
 
 
 def _tables(

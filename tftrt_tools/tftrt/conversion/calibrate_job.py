@@ -47,9 +47,9 @@ def job(request: CalibrateRequest) -> Calibrated:
         )
         tables: list[EngineTable] = []
         records: list[DataRecord] = []
-        for _, one, decision in int8.each_decided(measured, settings, source):
-            tables += one.tables(decision.method)
-            records += [one.record] if one.record else []
+        for _, measured_signature, decision in int8.each_decided(measured, settings, source):
+            tables += measured_signature.tables(decision.method)
+            records += [measured_signature.record] if measured_signature.record else []
         gathered.check()
     if not tables:
         raise _nothing(request.source, converted)
@@ -123,16 +123,18 @@ def _signature(
 def _to_calibrate(name: str, graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
     """Mark the engine ops to calibrate as INT8: those that are INT8; in a model of another precision all of them, because an INT8
     conversion with the same settings has the same segments. Returns: their EngineOps."""
-    known = [one for one in graph.engine_ops(graph_def) if not one.explicit_precision]
-    int8_engines = [one for one in known if one.precision == "INT8"]
-    wanted = [one for one in int8_engines if one.use_calibration] if int8_engines else known
+    candidates = [engine_op for engine_op in graph.engine_ops(graph_def) if not engine_op.explicit_precision]
+    int8_engines = [engine_op for engine_op in candidates if engine_op.precision == "INT8"]
+    wanted = (
+        [int8_engine for int8_engine in int8_engines if int8_engine.use_calibration] if int8_engines else candidates
+    )
     for one in wanted:
         if not one.native_segment:
             raise errors.TftrtError(
                 f"the native segment of {one.name} ({name}) was removed, so that nothing can run here",
                 "calibrate the original model",
             )
-    names = {one.name for one in wanted}
+    names = {engine_op.name for engine_op in wanted}
     for node in graph.engine_nodes(graph_def):
         chosen = graph.engine_name(node.name) in names
         graph.set_attributes(node, precision_mode="INT8" if chosen else "FP32", use_calibration=chosen)

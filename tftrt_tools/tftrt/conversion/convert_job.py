@@ -110,14 +110,17 @@ def job(request: ConvertRequest) -> Converted:
             )
             for index, name in enumerate(names)
         )
-        for one, measured, decision in int8.each_decided(ready, settings, tables_from):
-            made, twins = _signature(one, measured, work, decision, folder), walked.twins[one.result.name]
-            results.append(dataclasses.replace(made.result, twins=twins))
-            if made.function:
-                functions.update(dict.fromkeys((one.result.name, *twins), made.function))
-                resources.update(made.resources)
-            tables += made.tables
-            records += [made.record] if made.record else []
+        for ready_signature, measured, decision in int8.each_decided(ready, settings, tables_from):
+            converted, twins = (
+                _signature(ready_signature, measured, work, decision, folder),
+                walked.twins[ready_signature.result.name],
+            )
+            results.append(dataclasses.replace(converted.result, twins=twins))
+            if converted.function:
+                functions.update(dict.fromkeys((ready_signature.result.name, *twins), converted.function))
+                resources.update(converted.resources)
+            tables += converted.tables
+            records += [converted.record] if converted.record else []
         finishing.check_built(results, work.budget)
         for name, twins in signatures.Once.of(
             [name for name in model.root.signatures if name not in chosen], model.same
@@ -214,47 +217,58 @@ def _ready(
 
 def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision, folder: str) -> Made:
     """Finish the conversion of one signature. Returns: finishing.Made."""
-    one = ready.converted
-    if one is None:
+    converted = ready.converted
+    if converted is None:
         return finishing.Made(result=ready.result)
     tables = measured.tables(decision.method)
     tables = int8.for_build(
-        one.frozen, one.graph_def, one.specs, work.settings, one.calls, tables, decision.method.name
+        converted.frozen,
+        converted.graph_def,
+        converted.specs,
+        work.settings,
+        converted.calls,
+        tables,
+        decision.method.name,
     )
-    int8.write(one.graph_def, tables)
-    made = finishing.finished(one.frozen, one.graph_def, ready.result, work, one.calls, folder, tables, measured.record)
+    int8.write(converted.graph_def, tables)
+    finished = finishing.finished(
+        converted.frozen, converted.graph_def, ready.result, work, converted.calls, folder, tables, measured.record
+    )
     # With other segments the tables would be others, too.
-    return made if tables else _without_refused(one, made, work, folder)
+    return finished if tables else _without_refused(converted, finished, work, folder)
 
 
-def _without_refused(one: _Converted, made: Made, work: Work, folder: str) -> Made:
+def _without_refused(converted: _Converted, finished: Made, work: Work, folder: str) -> Made:
     """Convert a signature again, as long as TensorRT refuses nodes by name: these stay in TensorFlow, and the rest is built."""
-    kept, name = one.frozen.thrown[work.settings.dynamic], made.result.name
+    kept, name = converted.frozen.thrown[work.settings.dynamic], finished.result.name
     for number in range(1, _MOST_REPEATS + 1):
         refused = {
             left.node: f"{pass_log.REFUSED} ({left.reason})"
-            for left in made.result.unbuilt
+            for left in finished.result.unbuilt
             if left.node and left.node not in kept
         }
         if not refused or work.budget.over:
             break
         progress.say(f"converting signature {name} without the nodes that TensorRT refuses")
         kept.update(refused)
-        passed = graph_pass.run(one.frozen, work.settings, patterns.Patterns())
-        finishing.unique_names(passed.graph_def, f"{one.prefix}_{number}")
+        passed = graph_pass.run(converted.frozen, work.settings, patterns.Patterns())
+        finishing.unique_names(passed.graph_def, f"{converted.prefix}_{number}")
         result = SignatureResult.of(
-            name, one.specs, passed, loop_flops.count(one.frozen, passed.graph_def, one.specs, one.calls)
+            name,
+            converted.specs,
+            passed,
+            loop_flops.count(converted.frozen, passed.graph_def, converted.specs, converted.calls),
         )
-        own = [finding for finding in made.result.findings if finding.about == name]
+        own = [finding for finding in finished.result.findings if finding.about == name]
         result = dataclasses.replace(
             result,
-            other_mode=made.result.other_mode,
-            findings=(*own, *graph_pass.never_built(one.frozen, passed.graph_def, one.calls)),
+            other_mode=finished.result.other_mode,
+            findings=(*own, *graph_pass.never_built(converted.frozen, passed.graph_def, converted.calls)),
         )
         if not passed.engines:
             return finishing.Made(result=result)
-        made = finishing.finished(one.frozen, passed.graph_def, result, work, one.calls, folder)
-    return made
+        finished = finishing.finished(converted.frozen, passed.graph_def, result, work, converted.calls, folder)
+    return finished
 
 
 def _check_quantization(name: str, quantization: Quantization, settings: Settings) -> None:

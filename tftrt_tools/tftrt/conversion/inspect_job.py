@@ -61,7 +61,7 @@ def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, manifest: Mapping
     lost = fidelity.differences(source, before, model, _unwrapped(meta_graph, manifest), folders=("assets",))
     if not lost or files.digest(source) != manifest.get("source_digest"):
         return []
-    return [Finding(f"its source {source}", one, findings.AGAIN) for one in lost]
+    return [Finding(f"its source {source}", key, findings.AGAIN) for key in lost]
 
 
 def _unwrapped(meta_graph: meta_graph_pb2.MetaGraphDef, manifest: Mapping[str, Any]) -> meta_graph_pb2.MetaGraphDef:
@@ -86,7 +86,7 @@ def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Se
     keys = signatures.chosen(list(signatures.definitions(meta_graph)), settings.signature_keys)
     seen = inspector.inspect(model, meta_graph)
     capabilities = [gpu.compute_capability for gpu in nvml_job.query().gpus]
-    found = findings.find(seen, installed.version_of("tensorrt"), capabilities)
+    listed = findings.find(seen, installed.version_of("tensorrt"), capabilities)
     calibration, damaged = agreement.read(model)
     if seen.manifest is not None and not damaged:
         texts = {
@@ -97,6 +97,6 @@ def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Se
     lost = _lost(model, meta_graph, seen.manifest)
     document = calibration.to_dict() if calibration else None
     never = unbuildable.standing(
-        unbuildable.find(meta_graph.graph_def), {one.name for one in seen.engines if seen.assets(one.name)}
+        unbuildable.find(meta_graph.graph_def), {engine.name for engine in seen.engines if seen.assets(engine.name)}
     )
-    return dataclasses.replace(seen, findings=(*found, *lost, *damaged, *never), calibration=document).only(keys)
+    return dataclasses.replace(seen, findings=(*listed, *lost, *damaged, *never), calibration=document).only(keys)

@@ -45,9 +45,9 @@ class Found(records.Record):
 
     def text(self, signatures: Iterable[SignatureResult]) -> Iterator[str]:
         """For people, a line each. Args: signatures: as in `of`."""
-        asked = {engine.name: engine.precision for one in signatures for engine in one.engines}
+        precisions = {engine.name: engine.precision for signature in signatures for engine in signature.engines}
         for engine, layers in self.layers.items():
-            yield from lines(engine, layers, asked[engine])
+            yield from lines(engine, layers, precisions[engine])
             if engine in self.unused_ranges:
                 yield f"  warning: {unused_text(engine, self.unused_ranges[engine])}"
 
@@ -85,9 +85,9 @@ def unused_ranges(text: str, tables: Iterable[EngineTable]) -> dict[str, tuple[s
     Args: text: the log. tables: calibration.file.EngineTables as they were on the engine ops.
     Returns: {engine: (name, …)} where there are some; an engine that the log says nothing of is missing.
     """
-    known = {one.engine: one.table.scales for one in tables}
-    used = {engine: set(_RANGE.all(before, "tensor")) for engine, before, _ in layer_table.builds(text, list(known))}
-    unused = {engine: tuple(name for name in known[engine] if name not in names) for engine, names in used.items()}
+    scales = {table.engine: table.table.scales for table in tables}
+    used = {engine: set(_RANGE.all(before, "tensor")) for engine, before, _ in layer_table.builds(text, list(scales))}
+    unused = {engine: tuple(name for name in scales[engine] if name not in names) for engine, names in used.items()}
     return {engine: names for engine, names in unused.items() if names}
 
 
@@ -100,12 +100,12 @@ def _without_range(text: str) -> dict[str, set[str]]:
 
 
 def _layers(rows: Sequence[Row], refused: Mapping[str, set[str]], prefix: str) -> tuple[Layer, ...]:
-    found = []
+    lines_of = []
     for row in rows:
         if layer := engine_layers.computes(row, prefix):
             missing = {tensor for refusal, tensors in refused.items() if refusal in row.name for tensor in tensors}
-            found.append(dataclasses.replace(layer, without_range=tuple(sorted(missing))))
-    return tuple(found)
+            lines_of.append(dataclasses.replace(layer, without_range=tuple(sorted(missing))))
+    return tuple(lines_of)
 
 
 def lines(engine: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
@@ -116,7 +116,7 @@ def lines(engine: str, layers: Sequence[Layer], asked: Precision) -> Iterator[st
         yield from _lines(label, [layer for layer in layers if layer.profile == profile], asked)
 
 
-def _lines(label: str, layers: Sequence[Layer], asked: Precision) -> Iterator[str]:
+def _lines(label: str, layers: Sequence[Layer], precision: Precision) -> Iterator[str]:
     fused = [layer for layer in layers if layer.kind == engine_layers.FUSED]
     products = [layer for layer in layers if layer.multiplies]
     parts = [
@@ -126,15 +126,15 @@ def _lines(label: str, layers: Sequence[Layer], asked: Precision) -> Iterator[st
         ),
         _counted(fused, "fused graph", "fused graphs", " of its inputs; what it multiplies in is not told"),
     ]
-    yield f"{label}, asked for {asked}: " + ("; ".join(filter(None, parts)) or "no layer that computes")
+    yield f"{label}, asked for {precision}: " + ("; ".join(filter(None, parts)) or "no layer that computes")
     others = sorted(
-        (layer for layer in products if layer.precision != asked), key=lambda layer: not layer.without_range
+        (layer for layer in products if layer.precision != precision), key=lambda layer: not layer.without_range
     )
     for layer in others[:_SHOWN]:
-        reason = f" (no range for {layer.without_range[0]})" if asked == "INT8" and layer.without_range else ""
+        reason = f" (no range for {layer.without_range[0]})" if precision == "INT8" and layer.without_range else ""
         yield f"  in {layer.precision}: {layer.node}{reason}"
     if len(others) > _SHOWN:
-        yield f"  and {len(others) - _SHOWN} more that are not in {asked}"
+        yield f"  and {len(others) - _SHOWN} more that are not in {precision}"
 
 
 def _counted(layers: Sequence[Layer], one: str, many: str, note: str = "") -> str:

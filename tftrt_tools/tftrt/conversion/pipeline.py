@@ -103,7 +103,7 @@ class Conversion(passport.Stamped, results.Result):
         count = len(self.engines)
         return (
             f"{' and '.join(precisions)}, {count} engine op{'' if count == 1 else 's'}, {self.coverage:.1%} of the computing ops",
-            *(f"{one.name} has no engine and runs in TensorFlow: {one.reason}" for one in self.unbuilt),
+            *(f"{engine.name} has no engine and runs in TensorFlow: {engine.reason}" for engine in self.unbuilt),
             f"written: {self.output} ({self.seconds:.1f} s)" if self.output else "dry run: nothing was written",
         )
 
@@ -155,8 +155,8 @@ def _summary(calibration: Calibration | None) -> dict[str, Any] | None:
     return {
         "calibrator": calibration.calibrator,
         "method": calibration.method,
-        "tensors": sum(len(one.table.scales) for one in calibration.engines),
-        "left_out": sum(len(one.left_out) for one in calibration.engines),
+        "tensors": sum(len(engine.table.scales) for engine in calibration.engines),
+        "left_out": sum(len(engine.left_out) for engine in calibration.engines),
         "data": data,
         "reused": bool(calibration.provenance) and calibration.provenance[-1].get("step") == "reused",
         "comparison": calibration.comparison.to_dict() if calibration.comparison else None,
@@ -252,7 +252,9 @@ def convert(
         if stage:
             passport.write(stage, passport.MANIFEST, done.to_dict())
             passport.write(stage, passport.FLAGS, flag_file)
-            layer_table.keep(stage, outcome.log, [engine.name for one in signatures for engine in one.built])
+            layer_table.keep(
+                stage, outcome.log, [engine.name for signature in signatures for engine in signature.built]
+            )
             if done.calibration:
                 done.calibration.write(passport.folder(stage) / passport.CALIBRATION)
     return done
@@ -342,7 +344,7 @@ def _absolute(source: Source) -> str:
 def _check_engines(done: Conversion) -> None:
     if done.engines or done.settings.allow_no_engines:
         return
-    left = [one for signature in done.signatures for one in signature.left_out]
+    left = [node for signature in done.signatures for node in signature.left_out]
     tried = "" if done.settings.dynamic else "--use_dynamic_shape or "
     mend = (
         advice.missing_type(left)

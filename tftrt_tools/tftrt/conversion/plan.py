@@ -37,7 +37,7 @@ class Segment(records.Record):
         """Written in its own form: each tensor of the border is one object, with its name, dtype and shape."""
         plain = self.engine.to_dict()
         border = {
-            key: [{"tensor": name} | one for name, one in zip(names, plain[key], strict=True)]
+            key: [{"tensor": name} | entry for name, entry in zip(names, plain[key], strict=True)]
             for key, names in (("inputs", self.feeds), ("outputs", self.results))
         }
         return {
@@ -50,7 +50,7 @@ class Segment(records.Record):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Segment":
-        feeds, results = (tuple(one["tensor"] for one in data[key]) for key in ("inputs", "outputs"))
+        feeds, results = (tuple(entry["tensor"] for entry in data[key]) for key in ("inputs", "outputs"))
         return cls(
             number=data["number"],
             engine=EngineOp.from_dict(data["engine"]),
@@ -193,6 +193,6 @@ class Plan(records.Record, results.Result):
 def grouped(left_out: Iterable[LeftOut]) -> list[tuple[str, str, list[str]]]:
     """LeftOut nodes that share op and reason: [(op, reason, [node, …])], the largest groups first."""
     groups: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
-    for one in left_out:
-        groups[one.op, one.reason].append(one.node)
+    for node in left_out:
+        groups[node.op, node.reason].append(node.node)
     return [(op, reason, nodes) for (op, reason), nodes in sorted(groups.items(), key=lambda item: -len(item[1]))]

@@ -188,9 +188,9 @@ def _strategy(settings: Settings) -> Strategy | None:
     given = settings.dynamic_shape_profile_strategy
     if given is None:
         return None
-    for known in STRATEGIES:
-        if known.lower() == given.lower():
-            return known
+    for strategy in STRATEGIES:
+        if strategy.lower() == given.lower():
+            return strategy
     raise errors.UsageError(
         f"--dynamic_shape_profile_strategy={given} is unknown", "use one of " + ", ".join(STRATEGIES)
     )

@@ -102,22 +102,22 @@ class Added(records.Record):
 
     def gives(self) -> tuple[InputSpec, ...]:
         """Its outputs."""
-        found = []
+        names = []
         known = {spec.name: spec for spec in self.outputs}
         answers = self.answers
         for name in answers.kept:
-            found.append(InputSpec(name, answers.types.get(name, known[name].dtype), known[name].shape))
+            names.append(InputSpec(name, answers.types.get(name, known[name].dtype), known[name].shape))
         if answers.scores:
             spec = known[answers.scores]
             shape = None if spec.shape is None else (*spec.shape[:-1], *((answers.top_k,) if answers.top_k else ()))
             if answers.top_k:
-                found.append(InputSpec(SCORES, answers.types.get(answers.scores, spec.dtype), shape))
-            found.append(InputSpec(CLASSES, "int32", shape))
+                names.append(InputSpec(SCORES, answers.types.get(answers.scores, spec.dtype), shape))
+            names.append(InputSpec(CLASSES, "int32", shape))
             if answers.names:
-                found.append(InputSpec(LABELS, "string", shape))
+                names.append(InputSpec(LABELS, "string", shape))
         if self.marks:
-            found.append(InputSpec(MARK, "bool", (None,)))
-        return tuple(found)
+            names.append(InputSpec(MARK, "bool", (None,)))
+        return tuple(names)
 
     @property
     def marks(self) -> bool:
@@ -166,7 +166,7 @@ def pictures(model: str | os.PathLike[str]) -> dict[str, str]:
     """{signature: its input of encoded pictures} of the model at a path; {} for one that is not wrapped. Raises: TftrtError."""
     record = read(model)
     return {
-        one.name: one.pictures.input
-        for one in (record.signatures if record else ())
-        if one.pictures and one.form == "encoded"
+        signature.name: signature.pictures.input
+        for signature in (record.signatures if record else ())
+        if signature.pictures and signature.form == "encoded"
     }

@@ -60,8 +60,8 @@ def resized(pixels: npt.NDArray[np.uint8], size: tuple[int, int] | None, how: st
     """float32[height, width, channels] of a picture. Args: size: (height, width), None to leave it. how: of options.IMAGE_RESIZE."""
     if size is None or how == "stretch":
         return _bilinear(pixels, size or pixels.shape[:2])
-    shape, wanted = np.asarray(pixels.shape[:2], np.float32), np.asarray(size, np.float32)
-    factors = wanted / shape
+    shape, target = np.asarray(pixels.shape[:2], np.float32), np.asarray(size, np.float32)
+    factors = target / shape
     if how == "crop":
         covering = np.maximum(np.round(shape * factors.max()).astype(int), size)
         top, left = (covering - size) // 2
@@ -126,15 +126,15 @@ def rounded(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
 def smaller(added: Added, outputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """The answers of the added signature, made from those of the wrapped one; without names of classes."""
     answers = added.answers
-    found = {name: outputs[name] for name in answers.kept}
+    kept = {name: outputs[name] for name in answers.kept}
     if answers.scores:
         scores = outputs[answers.scores]
         order = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., : max(answers.top_k, 1)]
         if answers.top_k:
-            found[names.SCORES] = np.take_along_axis(scores, order, -1)
-        found[names.CLASSES] = (order if answers.top_k else order[..., 0]).astype(np.int32)
+            kept[names.SCORES] = np.take_along_axis(scores, order, -1)
+        kept[names.CLASSES] = (order if answers.top_k else order[..., 0]).astype(np.int32)
     for name, kind in answers.types.items():
         key = names.SCORES if name == answers.scores else name
-        if key in found:
-            found[key] = found[key].astype(kind)
-    return found
+        if key in kept:
+            kept[key] = kept[key].astype(kind)
+    return kept

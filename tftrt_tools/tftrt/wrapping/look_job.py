@@ -13,15 +13,17 @@ def job(request: LookRequest) -> Looked:
     """Look at a model. Raises: UsageError, TftrtError."""
     (described,) = describe_job.job([request.model])
     meta = protos.meta_graph(protos.read(request.model))
-    known = signatures.definitions(meta)
-    name = request.signature or (signatures.DEFAULT if signatures.DEFAULT in known else next(iter(known), ""))
-    if name not in known:
+    definitions = signatures.definitions(meta)
+    name = request.signature or (
+        signatures.DEFAULT if signatures.DEFAULT in definitions else next(iter(definitions), "")
+    )
+    if name not in definitions:
         return Looked(description=described, facts=Facts(normalized={}, rows={}))
     normalized, rows = {}, {}
-    for key, info in known[name].inputs.items():
-        found = reading.read(meta.graph_def, info.name)
-        if found.steps:
-            normalized[key] = found.steps
-        if found.rows is not None:
-            rows[key] = found.rows
+    for key, info in definitions[name].inputs.items():
+        form = reading.read(meta.graph_def, info.name)
+        if form.steps:
+            normalized[key] = form.steps
+        if form.rows is not None:
+            rows[key] = form.rows
     return Looked(description=described, facts=Facts(normalized=normalized, rows=rows))

@@ -22,8 +22,8 @@ def types(
     Args: given: NAME:DTYPE each; a DTYPE alone is for all that can take it. specs: of the inputs or outputs. rows: {input: rows of the
     table that it selects from}. Raises: UsageError.
     """
-    found: dict[str, str] = {}
-    known = {spec.name: spec for spec in specs}
+    narrowed: dict[str, str] = {}
+    dtypes = {spec.name: spec for spec in specs}
     listed = ", ".join(f"{spec.name} {spec.text()}" for spec in specs)
     for text in given:
         name, _, kind = text.rpartition(":")
@@ -32,15 +32,19 @@ def types(
                 f"--{flag}: {kind!r} is no dtype that numbers are narrowed to",
                 f"known: {', '.join((*FLOATS, *INTEGERS))}; write NAME:DTYPE, or DTYPE for all",
             )
-        if name and name not in known:
+        if name and name not in dtypes:
             raise errors.UsageError(f"--{flag}: no {flag.partition('_')[0]} {name!r}", f"here: {listed}")
-        able = [one for one in ([name] if name else known) if kind in _WIDER.get(known[one].dtype, ())]
+        able = [
+            input_name
+            for input_name in ([name] if name else dtypes)
+            if kind in _WIDER.get(dtypes[input_name].dtype, ())
+        ]
         if not able:
             raise errors.UsageError(f"--{flag}: {kind} is no narrower form of {name or 'any'}", f"here: {listed}")
         for one in able:
             _check_range(flag, one, kind, (rows or {}).get(one))
-            found[one] = kind
-    return found
+            narrowed[one] = kind
+    return narrowed
 
 
 def _check_range(flag: str, name: str, kind: str, rows: int | None) -> None:

@@ -84,14 +84,17 @@ def plan(described: Description, settings: Settings, facts: Facts) -> Plan:
             )
         )
         _check_outputs(found[-1])
-    if any(one.pictures for one in found) and pictures:
+    if any(signature.pictures for signature in found) and pictures:
         notes += _normalized(pictures, settings, facts)
     default_was = NATIVE if settings.as_default and signatures.DEFAULT in described.inputs else ""
     return Plan(
         tuple(
             found
             if not default_was
-            else (dataclasses.replace(one, of=NATIVE if one.of == signatures.DEFAULT else one.of) for one in found)
+            else (
+                dataclasses.replace(signature, of=NATIVE if signature.of == signatures.DEFAULT else signature.of)
+                for signature in found
+            )
         ),
         default_was,
         tuple(notes),
@@ -112,14 +115,14 @@ def _picture_input(of: str, inputs: Sequence[InputSpec], settings: Settings) -> 
         able = [spec for spec in able if spec.name == settings.picture_input]
         if not able:
             raise errors.UsageError(f"--picture_input={settings.picture_input} is no input that takes pictures", takes)
-    asked = {"uint8", "encoded"}.intersection(settings.forms)
+    forms = {"uint8", "encoded"}.intersection(settings.forms)
     flags = options_module.image_flags(settings.pictures)
-    if not able and (asked or flags):
-        what = f"--forms={','.join(sorted(asked))}" if asked else flags[0]
+    if not able and (forms or flags):
+        what = f"--forms={','.join(sorted(forms))}" if forms else flags[0]
         raise errors.UsageError(
             f"{what} needs an input that takes pictures: uint8 or floats of rank 4, with 1 or 3 channels", takes
         )
-    if len(able) > 1 and (asked or not settings.forms):
+    if len(able) > 1 and (forms or not settings.forms):
         raise errors.UsageError(
             f"{len(able)} inputs take pictures: {', '.join(spec.name for spec in able)}",
             "name one of them in --picture_input",
@@ -231,13 +234,13 @@ def _normalized(spec: InputSpec, settings: Settings, facts: Facts) -> list[str]:
 
 
 def _answers(of: str, outputs: Sequence[InputSpec], settings: Settings) -> Answers:
-    known = {spec.name: spec for spec in outputs}
+    spec_of = {spec.name: spec for spec in outputs}
     gives = f"{of!r} gives " + ", ".join(f"{spec.name} {spec.text()}" for spec in outputs)
     for name in settings.keep_outputs:
-        if name not in known:
+        if name not in spec_of:
             raise errors.UsageError(f"--keep_outputs: no output {name!r}", gives)
     scores = _scores(outputs, gives, settings)
-    kept = tuple(name for name in known if name != scores and name in (settings.keep_outputs or known))
+    kept = tuple(name for name in spec_of if name != scores and name in (settings.keep_outputs or spec_of))
     types = narrowing.types(
         "output_types", settings.output_types, [spec for spec in outputs if spec.name in (*kept, scores)]
     )

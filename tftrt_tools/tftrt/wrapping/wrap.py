@@ -133,7 +133,7 @@ def _tell_manifest(model: pathlib.Path, done: Wrapped) -> None:
         for one in manifest.get("signatures", ()):
             one["name"] = done.default_was if one["name"] == signatures.DEFAULT else one["name"]
             one["twins"] = [done.default_was if twin == signatures.DEFAULT else twin for twin in one.get("twins", ())]
-    names = [*earlier.get("signatures", ()), *(one.name for one in done.signatures)]
+    names = [*earlier.get("signatures", ()), *(signature.name for signature in done.signatures)]
     manifest[passport.WRAPPED] = {
         "signatures": names,
         "default_was": done.default_was or earlier.get("default_was", ""),
@@ -155,7 +155,10 @@ def _with_earlier(done: Wrapped, before: Wrapped | None) -> Wrapped:
     if before is None:
         return done
     moved = done.default_was or signatures.DEFAULT
-    earlier = [dataclasses.replace(one, of=moved) if one.of == signatures.DEFAULT else one for one in before.signatures]
+    earlier = [
+        dataclasses.replace(signature, of=moved) if signature.of == signatures.DEFAULT else signature
+        for signature in before.signatures
+    ]
     return dataclasses.replace(
         done, signatures=(*earlier, *done.signatures), default_was=done.default_was or before.default_was
     )

@@ -31,8 +31,8 @@ def job(request: WriteRequest) -> Written:
     meta = protos.meta_graph(proto)
     if request.default_was:
         objects.rename(meta, signatures.DEFAULT, request.default_was)
-    for one in request.added:
-        _add(meta, one)
+    for signature in request.added:
+        _add(meta, signature)
     plain_file.write_bytes(output / protos.FILE, proto.SerializeToString(deterministic=True))
     warmup = source / files.WARMUP
     left = bool(request.default_was) and warmup.is_file()
@@ -48,8 +48,8 @@ def _add(meta: meta_graph_pb2.MetaGraphDef, added: Added) -> None:
     name = objects.unused_name(meta, f"__inference_wrapped_{added.name}")
     takes = added.takes()
     first = functions.traced(lambda inputs: before.before(added, inputs), takes, f"{name}_before")
-    known = {spec.name: spec for spec in added.outputs}
-    used = [known[key] for key in (*added.answers.kept, *filter(None, [added.answers.scores]))]
+    spec_of = {spec.name: spec for spec in added.outputs}
+    used = [spec_of[key] for key in (*added.answers.kept, *filter(None, [added.answers.scores]))]
     marks = [InputSpec(before.MARK, "bool", (None,))] if added.marks else []
 
     def after(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -47,7 +47,7 @@ class LayerTimes(records.Record):
     # How long finding and timing them took, None where neither the times of the lines nor TensorRT itself tells.
     seconds: float | None = records.field(digits=3)
     timings: int
-    # Of the fastest one: milliseconds, kind of runner, tactic; None and "" where none was timed.
+    # The fastest kernel: its milliseconds, kind of runner and tactic; None and "" where none was timed.
     fastest_ms: float | None = records.field(digits=6)
     runner: str
     tactic: str
@@ -82,7 +82,7 @@ class EngineLayers(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Builder(records.Record):
-    """All of it."""
+    """What TensorRT did in all builds of the logs."""
 
     # The slowest to time first.
     layers: tuple[LayerTimes, ...]
@@ -134,7 +134,7 @@ class _EngineRow:
 
 @dataclasses.dataclass(kw_only=True)
 class _Writer:
-    """What a source of lines times now."""
+    """The layer and the kind of runner that one source of lines is timing now."""
 
     layer: str = ""
     kind: str = ""
@@ -146,7 +146,7 @@ class _Writer:
 
 
 class Builds:
-    """Collects it."""
+    """Collects a `Builder` from the messages of logs."""
 
     def __init__(self) -> None:
         self._layers: Table[str, _LayerRow] = Table(_LayerRow, _MOST_LAYERS)
@@ -170,11 +170,11 @@ class Builds:
         first = text[:1]
         if first == "T" and text.startswith("Tactic"):
             self._tactic(entry)
-        elif first == "-" and (found := builder_lines.RUNNER.search(text)):
-            self._begin(entry, found["layer"], found["kind"])
-        elif first == ">" and (found := _CHOSEN.match(text)):
+        elif first == "-" and (match := builder_lines.RUNNER.search(text)):
+            self._begin(entry, match["layer"], match["kind"])
+        elif first == ">" and (match := _CHOSEN.match(text)):
             self._close(entry)
-            if row := self._runners.row(found["kind"]):
+            if row := self._runners.row(match["kind"]):
                 row.chosen += 1
         elif first == "L" and text.startswith("Layer("):
             self._engine_layer(text)
@@ -219,7 +219,7 @@ class Builds:
             writer.last = heads.seconds(entry.time)
 
     def _close(self, entry: Entry) -> None:
-        """The runner that was timed is done."""
+        """Ends the timing of the current runner and adds its times to the layer."""
         writer = self._writers.rows.get(entry.source)
         if writer is None or not writer.layer:
             return
@@ -235,11 +235,11 @@ class Builds:
 
     def _tactic(self, entry: Entry) -> None:
         writer = self._writers.rows.get(entry.source)
-        if found := _SKIPPED_7.match(entry.text):
-            self._count_skipped(writer, heads.whole(found["size"]))
+        if match := _SKIPPED_7.match(entry.text):
+            self._count_skipped(writer, heads.whole(match["size"]))
             return
-        found = _TACTIC.search(entry.text)
-        if not found:
+        match = _TACTIC.search(entry.text)
+        if not match:
             return
         self._stamp(entry)
         layer, runner = (
@@ -251,9 +251,9 @@ class Builds:
             runner.timings += 1
         if layer:
             layer.timings += 1
-            time = _number(found["time"])
+            time = _number(match["time"])
             if time < layer.fastest and writer:
-                layer.fastest, layer.runner, layer.tactic = time, writer.kind, found["tactic"]
+                layer.fastest, layer.runner, layer.tactic = time, writer.kind, match["tactic"]
 
     def _skip(self, entry: Entry) -> None:
         if found := _SKIPPED.search(entry.text):
@@ -270,7 +270,7 @@ class Builds:
     def _engine_layer(self, text: str) -> None:
         engine = engine_layers.ENGINE.search(text)
         name = engine[1] if engine else ""
-        layer = next((engine_layers.computes(one, f"{name}/") for one in engine_layers.rows(text)), None)
+        layer = next((engine_layers.computes(layer_row, f"{name}/") for layer_row in engine_layers.rows(text)), None)
         row = self._engines.row(name) if layer else None
         if layer and row:
             row.count += 1
@@ -278,7 +278,7 @@ class Builds:
             (row.products if layer.multiplies else row.others).add(layer.precision)
 
     def result(self) -> Builder:
-        """What was collected."""
+        """The Builder of all messages so far."""
         tried = {
             name: row
             for name, row in self._layers.rows.items()

@@ -1,4 +1,4 @@
-"""Of what a log is: who wrote it, with which TensorRT on which GPU; and what a conversion left in TensorFlow."""
+"""Where a log comes from: who wrote it, with which TensorRT, on which GPU; and which ops a conversion left in TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BORDERS = ("NoOp", "Placeholder", "Identity", "Arg", "_Arg", "_Retval")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context(records.Record):
-    """What surrounds the messages."""
+    """Where the messages come from."""
 
     # {"F", "E", "W", "I", "V", "" for lines without a head: lines}.
     levels: dict[str, int]
@@ -48,7 +48,7 @@ class Context(records.Record):
 
 
 class Contexts:
-    """Collects it."""
+    """Collects a `Context` from the messages of logs."""
 
     def __init__(self) -> None:
         self._levels: dict[LogLevel, int] = {}
@@ -74,23 +74,23 @@ class Contexts:
 
     def _quiet(self, text: str) -> None:
         if text.startswith(("Not a TF-TRT", "Denylisted as")):
-            if (found := segment_lines.LEFT.match(text)) and found[2] not in _BORDERS:
-                self._because.add(f"{found[2]}: {' '.join((found[4] or 'kept native').split())[:_LONGEST]}")
+            if (match := segment_lines.LEFT.match(text)) and match[2] not in _BORDERS:
+                self._because.add(f"{match[2]}: {' '.join((match[4] or 'kept native').split())[:_LONGEST]}")
             return
         if "TensorRT" in text or "libnvinfer_b" in text:
             for form in _TENSORRT:
-                if found := form.search(text):
-                    self._tensorrt.add(found[1])
+                if match := form.search(text):
+                    self._tensorrt.add(match[1])
         elif "compute capability: " in text or text.startswith("Selected Device: "):
             for form in _GPU:
-                if found := form.search(text):
-                    self._gpus.add(", ".join(filter(None, found.groups())))
+                if match := form.search(text):
+                    self._gpus.add(", ".join(filter(None, match.groups())))
         elif text.startswith(_PERFORMANCE):
-            name, _, said = text.partition(": ")
-            self._performance[name] = said[:_LONGEST]
+            name, _, reason = text.partition(": ")
+            self._performance[name] = reason[:_LONGEST]
 
     def result(self) -> Context:
-        """What was collected."""
+        """The Context of all messages so far."""
         levels: dict[str, int] = {level: self._levels[level] for level in LOG_LEVELS if level in self._levels}
         return Context(
             levels=levels,

@@ -26,7 +26,7 @@ class Fallback(records.Record):
 
     # Name of the known message.
     reason: str
-    # Of the request, as the log has them, "" where it does not say.
+    # The shapes of the request as the log writes them; "" where it does not say.
     shapes: str
     # Warnings. TF-TRT stops after five a process: there may have been more requests.
     warnings: int
@@ -41,7 +41,7 @@ class Engine(records.Record):
     # Runs of the engine, and of TensorFlow in its place, as far as the logs count them (`EngineRuns.counted`).
     runs: int
     native_runs: int
-    # Further runs in TensorFlow, which are meant so: for calibration, and while shapes were collected.
+    # Further runs in TensorFlow that are intended: for calibration, and while shapes are collected.
     calibration_runs: int
     collecting_runs: int
     fallbacks: tuple[Fallback, ...]
@@ -50,12 +50,12 @@ class Engine(records.Record):
 
     @property
     def warnings(self) -> int:
-        """Warnings that it did not run."""
+        """How many warnings say that the engine did not run."""
         return sum(one.warnings for one in self.fallbacks) + self.fallbacks_left_out
 
     @property
     def fell_back(self) -> int:
-        """So many runs in TensorFlow are sure. A process that does not count its runs warns five times."""
+        """The number of runs in TensorFlow that the logs prove. A process that does not count its runs warns five times at most."""
         return max(self.native_runs, self.warnings)
 
 
@@ -64,10 +64,10 @@ class Build(records.Record):
     """A build of an engine."""
 
     engine: str
-    # Of the request that it was built for, as the log has them.
+    # The shapes of the request that it was built for, as the log writes them.
     shapes: str
     outcome: Outcome
-    # By the times of the log's lines, None where these do not tell.
+    # Seconds, from the times of the log's lines; None where they do not tell.
     seconds: float | None = records.field(digits=3)
     # Why it failed.
     reason: str
@@ -75,7 +75,7 @@ class Build(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineRuns(records.Record):
-    """All engines."""
+    """What all engines of the logs did."""
 
     engines: tuple[Engine, ...]
     builds: tuple[Build, ...]
@@ -97,7 +97,7 @@ class _Row:
 
 @dataclasses.dataclass(kw_only=True)
 class _Writer:
-    """What is under way in one source of lines."""
+    """The runs that one source of lines has announced and not ended."""
 
     # Runs of the native segment that are announced: while shapes are collected, and those of calibrating engines.
     collecting: int = 0
@@ -105,7 +105,7 @@ class _Writer:
 
 
 class Engines:
-    """Collects them."""
+    """Collects the `EngineRuns` from the messages of logs."""
 
     def __init__(self) -> None:
         self._rows: Table[str, _Row] = Table(_Row, _MOST_ENGINES)
@@ -129,17 +129,17 @@ class Engines:
             self._run(entry)
         elif first == "Building":
             self._begin(entry)
-        elif first == "Added" and (found := engine_lines.BUILT.find(text)):
-            self._end(entry, engine_lines.name(found["engine"]), "built", "")
-        elif first == "Engine" and (found := builds.CREATION_FAILED.find(text)):
-            self._end(entry, engine_lines.name(found["engine"]), "failed", found["reason"])
-        elif first == "Calibration" and (found := calibration.FAILED.find(text)) and "reason" in found:
-            self._end(entry, _ANY, "failed", f"calibration: {found['reason']}")
+        elif first == "Added" and (values := engine_lines.BUILT.find(text)):
+            self._end(entry, engine_lines.name(values["engine"]), "built", "")
+        elif first == "Engine" and (values := builds.CREATION_FAILED.find(text)):
+            self._end(entry, engine_lines.name(values["engine"]), "failed", values["reason"])
+        elif first == "Calibration" and (values := calibration.FAILED.find(text)) and "reason" in values:
+            self._end(entry, _ANY, "failed", f"calibration: {values['reason']}")
         else:
             for message in (fallback.NO_ENGINE_FITS, fallback.WRONG_SHAPES, fallback.NOT_EXECUTED):
-                if found := message.find(text):
-                    name = engine_lines.name(found["engine"])
-                    self._warn(entry, name, message, found.get("shapes") or _shapes(found.get("why", "")))
+                if values := message.find(text):
+                    name = engine_lines.name(values["engine"])
+                    self._warn(entry, name, message, values.get("shapes") or _shapes(values.get("why", "")))
 
     def _run(self, entry: Entry) -> None:
         writer = self._writers.row(entry.source)
@@ -152,10 +152,10 @@ class Engines:
             (engine_lines.CALIBRATED, "calibrating"),
             (engine_lines.NATIVE, "native"),
         ):
-            if not (found := form.find(entry.text)):
+            if not (values := form.find(entry.text)):
                 continue
             self._counting.add(entry.source)
-            name = engine_lines.name(found["engine"])
+            name = engine_lines.name(values["engine"])
             row = self._rows.row(name)
             if kind == "native" and writer and writer.collecting:
                 writer.collecting -= 1
@@ -175,14 +175,14 @@ class Engines:
             row.fallbacks.add(f"{message.name}\t{shapes}")
 
     def _begin(self, entry: Entry) -> None:
-        found = engine_lines.BUILDING_FOR.find(entry.text) or engine_lines.BUILDING.find(entry.text)
-        if not found:
+        values = engine_lines.BUILDING_FOR.find(entry.text) or engine_lines.BUILDING.find(entry.text)
+        if not values:
             return
-        key = (entry.source, engine_lines.name(found["engine"]))
+        key = (entry.source, engine_lines.name(values["engine"]))
         if key in self._building:
             self._keep(key[1], *self._building.pop(key), "", "not finished", "")
         if len(self._building) < _MOST_BUILDS:
-            self._building[key] = found.get("shapes", ""), entry.time
+            self._building[key] = values.get("shapes", ""), entry.time
         self._rows.row(key[1])
 
     def _end(self, entry: Entry, name: str, outcome: Outcome, reason: str) -> None:
@@ -210,7 +210,7 @@ class Engines:
         engines = [_engine(name, row) for name, row in self._rows.rows.items()]
         counted = bool(self._counting.of) and self._warning.of.keys() <= self._counting.of.keys()
         return EngineRuns(
-            engines=tuple(sorted(engines, key=lambda one: (-one.fell_back, one.name))),
+            engines=tuple(sorted(engines, key=lambda engine: (-engine.fell_back, engine.name))),
             builds=(*self._builds, *unfinished),
             counted=counted,
             left_out=self._left_out + self._rows.left_out,

@@ -25,7 +25,7 @@ _VARIES = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,:x]*|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding(records.Record):
-    """A known message that a log has."""
+    """A known message that a log contains."""
 
     # Of logs.message.Message.
     name: str
@@ -40,7 +40,7 @@ class Finding(records.Record):
     # The first one, and what its place holds: {engine, layer, …: how often}, the most frequent first.
     example: str
     subjects: dict[str, int]
-    # Of further subjects, how often.
+    # How often further subjects came, which are not listed.
     subjects_left_out: int
     meaning: str
     mend: str
@@ -48,7 +48,7 @@ class Finding(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unknown(records.Record):
-    """A message of level F, E or W that is not known. Those that differ in numbers and quoted names alone count as one."""
+    """An unknown message of level F, E or W. Messages that differ only in numbers and quoted names count as one."""
 
     level: LogLevel
     count: int
@@ -82,7 +82,7 @@ class _UnknownRow:
 
 
 class Findings:
-    """Collects them."""
+    """Collects known and unknown messages from logs."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Message, _Row]] = {}
@@ -95,17 +95,17 @@ class Findings:
 
     def take(self, entry: Entry) -> bool:
         """Returns: whether the message is known."""
-        found = index.find(entry.text, entry.level)
+        match = index.find(entry.text, entry.level)
         if _LIST in entry.text and (row := self._awaiting.pop(entry.source, None)):
             for node in engine_layers.owners(entry.text.partition(_LIST)[2]):
                 row.subjects.add(node)
-        for message, values in found:
+        for message, values in match:
             self._note(entry, message, values)
         if entry.level in _LOUD:
             self.loud += 1
-            if not found:
+            if not match:
                 self._note_unknown(entry)
-        return bool(found)
+        return bool(match)
 
     def _note(self, entry: Entry, message: Message, values: dict[str, str]) -> None:
         if message.name not in self._rows:
@@ -136,7 +136,7 @@ class Findings:
             row.subjects.add(engine_lines.name(subject) if message.subject == "engine" else subject)
 
     def _note_weights(self, entry: Entry, row: _Row) -> None:
-        """Whose weights they are stands in the next line, or in the last."""
+        """Notes which weights a message is about; the next line or the last line names them."""
         if _AFFECTED in entry.text:
             if len(self._awaiting) < _MOST_SUBJECTS:
                 self._awaiting[entry.source] = row
@@ -157,7 +157,7 @@ class Findings:
 
     def known(self) -> tuple[Finding, ...]:
         """What matters first: errors before warnings, in the order of LOG_CATEGORIES, the most frequent first."""
-        found = [
+        findings = [
             Finding(
                 name=message.name,
                 category=message.category,
@@ -177,20 +177,24 @@ class Findings:
         ]
         return tuple(
             sorted(
-                found,
-                key=lambda one: (LOG_SEVERITIES.index(one.severity), LOG_CATEGORIES.index(one.category), -one.count),
+                findings,
+                key=lambda finding: (
+                    LOG_SEVERITIES.index(finding.severity),
+                    LOG_CATEGORIES.index(finding.category),
+                    -finding.count,
+                ),
             )
         )
 
     def unknown(self) -> tuple[Unknown, ...]:
         """The most severe first, then the most frequent."""
-        found = [
+        groups = [
             Unknown(
                 level=row.level, count=row.count, place=row.place, line=row.line, source=row.source, example=row.example
             )
             for row in self._unknown.rows.values()
         ]
-        return tuple(sorted(found, key=lambda one: (_LOUD.index(one.level), -one.count)))
+        return tuple(sorted(groups, key=lambda group: (_LOUD.index(group.level), -group.count)))
 
     @property
     def unknown_kinds_left_out(self) -> int:

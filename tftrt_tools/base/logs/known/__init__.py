@@ -17,7 +17,7 @@ from tftrt_tools.base.logs.known import (
     versions,
 )
 
-# In this order; of those that say the same words, the one with more of them counts.
+# The topics in this order. Where messages share words, the one with more fixed words counts.
 MESSAGES = (
     *fallback.ALL,
     *builds.ALL,
@@ -33,5 +33,5 @@ MESSAGES = (
     *speed.ALL,
     *expected.ALL,
 )
-# Only where none of them is found.
+# These count only where none of the others is found.
 GENERAL = general.ALL

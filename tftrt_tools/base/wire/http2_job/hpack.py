@@ -90,11 +90,11 @@ class Decoder:
 
     def read(self, block: bytes) -> dict[bytes, bytes]:
         """{name: value} of a block, of a name's values the last one. Raises: ValueError."""
-        found = self._known.get(block)
-        if found is not None:
-            return found
+        headers = self._known.get(block)
+        if headers is not None:
+            return headers
         changed = False
-        found, at = {}, 0
+        headers, at = {}, 0
         while at < len(block):
             first = block[at]
             if first & 0x80:
@@ -102,7 +102,7 @@ class Decoder:
                 name, value = self._entry(index)
             elif first & 0xE0 == 0x20:
                 limit, at = _integer(block, at, 5)
-                if limit > _TABLE_BYTES or found:
+                if limit > _TABLE_BYTES or headers:
                     raise ValueError("a table size is too large, or not in front")
                 self._limit, changed = limit, True
                 self._shrink()
@@ -114,12 +114,12 @@ class Decoder:
                 if first & 0x40:
                     self._add((name, value))
                     changed = True
-            found[name] = value
+            headers[name] = value
         if changed:
             self._known.clear()
         elif len(self._known) < 64:
-            self._known[block] = found
-        return found
+            self._known[block] = headers
+        return headers
 
     def _entry(self, index: int) -> Header:
         if not 0 < index <= len(_STATIC) + len(self._table):

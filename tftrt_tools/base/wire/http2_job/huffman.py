@@ -294,10 +294,10 @@ def decode(data: bytes) -> bytes:
 @functools.cache
 def _codes() -> dict[tuple[int, int], int]:
     """{(bits, code): byte}: codes of one length follow each other by their byte."""
-    found: dict[tuple[int, int], int] = {}
+    symbols: dict[tuple[int, int], int] = {}
     code = last = 0
     for length, symbol in sorted((length, symbol) for symbol, length in enumerate(_LENGTHS)):
         code <<= length - last
-        found[length, code] = symbol
+        symbols[length, code] = symbol
         code, last = code + 1, length
-    return found
+    return symbols

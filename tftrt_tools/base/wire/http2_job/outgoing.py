@@ -84,7 +84,7 @@ class Outgoing:
                 if size < 1 << 14:
                     self._write([memoryview(b"".join((start, data, *message)))])
                 else:
-                    self._write([memoryview(one).cast("B") for one in (start, data, *message) if len(one)])
+                    self._write([memoryview(part).cast("B") for part in (start, data, *message) if len(part)])
                 return
             self._write([memoryview(start)])
             self._messages[stream] = _Message(stream, message, window)

@@ -109,20 +109,20 @@ class Cuda:
         return free.value
 
     def multiprocessors(self) -> int:
-        """How many streaming multiprocessors the device has."""
+        """The number of streaming multiprocessors of the device."""
         count = ctypes.c_int()
         self._call("cudaDeviceGetAttribute", ctypes.byref(count), _MULTIPROCESSORS, 0)
         return count.value
 
     def pinned(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A NumPy array in page-locked memory, which is given back with the last array that shows it."""
+        """A NumPy array in page-locked memory. The memory is freed with the last array that views it."""
         import numpy as np
 
         count = math.prod(shape)
         size = count * np.dtype(dtype).itemsize
         address = self._made("cudaMallocHost", max(1, size))
         memory = (ctypes.c_char * size).from_address(address)
-        # At the end of the process CUDA may be gone before it.
+        # At the end of the process CUDA may be unloaded before the array.
         weakref.finalize(memory, self._library.cudaFreeHost, address).atexit = False
         return np.frombuffer(memoryview(memory).cast("B"), dtype, count).reshape(shape)
 
@@ -148,12 +148,12 @@ class Cuda:
         self.fetch(HostArray.of(array), pointer, stream)
 
     def send(self, pointer: int, host: HostArray, stream: int) -> None:
-        """As to_device, of an array whose address is known."""
+        """Start copying to the device, as `to_device`, from a HostArray."""
         if code := self._copy(pointer, host.address, host.size, _TO_DEVICE, stream):
             raise self._error("cudaMemcpyAsync", code)
 
     def fetch(self, host: HostArray, pointer: int, stream: int) -> None:
-        """As to_host, into an array whose address is known."""
+        """Start copying from the device, as `to_host`, into a HostArray."""
         if code := self._copy(host.address, pointer, host.size, _TO_HOST, stream):
             raise self._error("cudaMemcpyAsync", code)
 
@@ -185,7 +185,7 @@ class Cuda:
         return Captured(lambda: self._call("cudaGraphLaunch", executable, stream), nodes.value)
 
     def _made_after(self, name: str, *arguments: object) -> int:
-        """As _made, for functions whose result is the last argument."""
+        """Make an object as `_made`, with a function whose result is its last argument."""
         handle = _POINTER()
         self._call(name, *arguments, ctypes.byref(handle))
         return handle.value or 0

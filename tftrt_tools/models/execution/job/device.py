@@ -12,18 +12,18 @@ def seen() -> dict[str, str] | None:
     """{"name", "compute_capability", "driver"}, as `gpu.seen` gives it; None without a driver or a visible GPU."""
     from tftrt_tools.base.stack import nvml_job
 
-    found = _first()
-    if found is None:
+    first = _first()
+    if first is None:
         return None
-    driver, device = found
+    driver, device = first
     name = ctypes.create_string_buffer(_NAME_BYTES)
     driver.cuDeviceGetName(name, _NAME_BYTES, device)
-    parts = [str(_attribute(driver, device, one)) for one in (_MAJOR, _MINOR)]
+    parts = [str(_attribute(driver, device, attribute)) for attribute in (_MAJOR, _MINOR)]
     return {"name": name.value.decode(), "compute_capability": ".".join(parts), "driver": nvml_job.query().driver or ""}
 
 
 def multiprocessors() -> int:
-    """How many the GPU has; 0 where the driver does not say."""
+    """The number of the GPU's multiprocessors; 0 where the driver does not say."""
     found = _first()
     return _attribute(*found, _MULTIPROCESSORS) if found else 0
 

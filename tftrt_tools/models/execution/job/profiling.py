@@ -109,10 +109,10 @@ def kernels_of(calls: Iterable[Callable[[], object]]) -> dict[str, float]:
     """
     total: dict[str, float] = collections.defaultdict(float)
     for call in calls:
-        found = events(call)
-        if not built(found):
-            for name, one in kernels.seconds(found).items():
-                total[name] += one
+        call_events = events(call)
+        if not built(call_events):
+            for name, seconds in kernels.seconds(call_events).items():
+                total[name] += seconds
     return dict(total)
 
 

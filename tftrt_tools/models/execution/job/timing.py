@@ -1,4 +1,4 @@
-"""How long calls take, in the process that makes them."""
+"""Measures how long calls take, in the process that makes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WARM_UP_CALLS = 20
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """How long one call takes. Args: call: function without arguments."""
+    """The seconds that one call takes. Args: call: function without arguments."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

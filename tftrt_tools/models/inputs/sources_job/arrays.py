@@ -26,31 +26,31 @@ def _chunks(request: Request, tally: Tally) -> Iterator[tuple[str, dict[str, npt
 
 
 def _inputs(path: str, request: Request, tally: Tally) -> dict[str, npt.NDArray[Any]]:
-    arrays, wanted = array_reader.load(path), ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
+    arrays, needed = array_reader.load(path), ", ".join(f"{spec.name} {spec.text()}" for spec in request.specs)
     for name in arrays:
         tally.leave(name, request)
     own, walked = {spec.name for spec in request.specs}, Once({request.signature: request.twins})
-    mine = {
+    picked = {
         name: array
         for name, array in walked.renamed(arrays).items()
         if ("/" not in name or name in own or name.startswith(request.signature + "/")) and name not in request.others
     }
     try:
-        array_reader.check_names(mine, {request.signature: request.specs})
+        array_reader.check_names(picked, {request.signature: request.specs})
     except errors.UsageError as error:
-        raise errors.UsageError(f"{path}: {error.cause}", f"{request.signature!r} takes {wanted}") from None
-    found = {
-        spec.name: array_reader.pick(mine, request.signature, spec.name, len(request.specs)) for spec in request.specs
+        raise errors.UsageError(f"{path}: {error.cause}", f"{request.signature!r} takes {needed}") from None
+    cast = {
+        spec.name: array_reader.pick(picked, request.signature, spec.name, len(request.specs)) for spec in request.specs
     }
-    missing = [name for name, array in found.items() if array is None]
+    missing = [name for name, array in cast.items() if array is None]
     if missing:
         scalar = next((spec for spec in request.specs if spec.name == missing[0] and spec.shape == ()), None)
         there = "one array without a name" if "" in arrays else "arrays " + ", ".join(arrays) if arrays else "no array"
         raise errors.UsageError(
             f"{path} has {there}, and nothing for input {missing[0]!r}",
-            f"{request.signature!r} takes {wanted}: "
+            f"{request.signature!r} takes {needed}: "
             "write them with np.savez(path, input_name=array); "
             + (array_reader.scalar_text(scalar) + "; " if scalar else "")
             + "--signature_keys leaves signatures out",
         )
-    return found
+    return cast

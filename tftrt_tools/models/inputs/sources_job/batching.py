@@ -185,9 +185,9 @@ def _checked(
     arrays = _cast(where, given, signature, specs, tally)
     lengths = {name: len(array) for name, array in arrays.items() if array.ndim}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name} {rows}" for name, rows in lengths.items())
+        counts = ", ".join(f"{name} {rows}" for name, rows in lengths.items())
         raise errors.UsageError(
-            f"{where} has inputs of different lengths: {said}",
+            f"{where} has inputs of different lengths: {counts}",
             "give equally many rows of each input; items in shapes of their own are what module:function yields",
         )
     if not lengths:

@@ -19,9 +19,9 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 def source(request: requests.Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Each file is a row, its bytes as they are. If only some files are wanted, they are spread over the sorted files."""
     first = pathlib.Path(request.files[0]).name
-    known = foreign.encoded(request.files[0])
-    if known and not requests.only_text(request):
-        raise errors.UsageError(f"{first} is {known[0]}", known[1])
+    encoded = foreign.encoded(request.files[0])
+    if encoded and not requests.only_text(request):
+        raise errors.UsageError(f"{first} is {encoded[0]}", encoded[1])
     mend = f"known: {find.KNOWN}, or module:function"
     spec = requests.needs_text(request, f"a file of no known kind ({first})", mend)
     files = find.spread(len(request.files), request.rows or len(request.files))

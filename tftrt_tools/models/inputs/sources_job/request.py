@@ -31,7 +31,7 @@ class Request:
     twins: tuple[str, ...] = ()
     # Names of arrays that only other signatures of the model take, INPUT and SIGNATURE/INPUT: they are skipped.
     others: tuple[str, ...] = ()
-    # Names of signatures and arrays that nobody asked for: that they are skipped is said.
+    # Names of signatures and arrays that nobody asked for: a note says that they are skipped.
     unasked: tuple[str, ...] = ()
 
     def paths(self, name: str) -> tuple[str, ...]:
@@ -55,8 +55,8 @@ def row_size(spec: InputSpec) -> int | None:
     """How many values a row of an input has: 1 for an unknown rank; None for a scalar, which has no rows, and for unknown dimensions."""
     if spec.shape is None:
         return 1
-    known = [dim for dim in spec.shape[1:] if dim is not None]
-    return None if not spec.shape or len(known) < len(spec.shape) - 1 else math.prod(known)
+    dims = [dim for dim in spec.shape[1:] if dim is not None]
+    return None if not spec.shape or len(dims) < len(spec.shape) - 1 else math.prod(dims)
 
 
 def row_shape(spec: InputSpec) -> tuple[int, ...]:

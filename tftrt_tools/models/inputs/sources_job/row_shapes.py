@@ -14,15 +14,15 @@ def row_shapes(request: Request, mend: str) -> dict[str, tuple[int, ...] | None]
     Raises: UsageError for unknown dimensions that --shapes does not give.
     """
     given = declared(request)
-    found: dict[str, tuple[int, ...] | None] = {}
+    shapes: dict[str, tuple[int, ...] | None] = {}
     for spec in request.specs:
         shape = given.get(spec.name, spec.shape)
         if shape is None or None in shape[1:]:
             raise errors.UsageError(
                 f"input {spec.name!r} of {request.signature!r} has unknown dimensions ({spec.text()})", mend
             )
-        found[spec.name] = tuple(dim for dim in shape[1:] if dim is not None) if shape else None
-    return found
+        shapes[spec.name] = tuple(dim for dim in shape[1:] if dim is not None) if shape else None
+    return shapes
 
 
 def declared(request: Request) -> dict[str, tuple[int, ...]]:
@@ -30,7 +30,11 @@ def declared(request: Request) -> dict[str, tuple[int, ...]]:
     if not request.options.shapes:
         return {}
     # An input's name may contain a slash itself.
-    known = {path: spec.name for spec in request.specs for path in request.paths(spec.name)}
+    input_of = {path: spec.name for spec in request.specs for path in request.paths(spec.name)}
     given = {"/".join(filter(None, key)): shapes for key, shapes in shape_grammar.parse(request.options.shapes).items()}
-    mine = {(request.signature, known[path]): shapes for path, shapes in given.items() if path in known}
-    return shape_grammar.calls(mine, {request.signature: request.specs})[request.signature][0] if mine else {}
+    of_signature = {(request.signature, input_of[path]): shapes for path, shapes in given.items() if path in input_of}
+    return (
+        shape_grammar.calls(of_signature, {request.signature: request.specs})[request.signature][0]
+        if of_signature
+        else {}
+    )

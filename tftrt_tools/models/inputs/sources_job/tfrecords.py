@@ -36,8 +36,8 @@ def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, 
             f"input {name!r} of {request.signature!r} is a scalar, and each record is a row",
             "give the data as .npz or by module:function",
         )
-    known = {name: row for name, row in rows.items() if row is not None}
-    return lambda tally: _chunks(request, known)
+    present = {name: row for name, row in rows.items() if row is not None}
+    return lambda tally: _chunks(request, present)
 
 
 def _chunks(request: Request, rows: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -74,8 +74,8 @@ def _features(record: bytes, where: str) -> Mapping[str, tf.train.Feature]:
     from google.protobuf.message import DecodeError
 
     try:
-        found: Mapping[str, tf.train.Feature] = tf.train.Example.FromString(record).features.feature
-        return found
+        features: Mapping[str, tf.train.Feature] = tf.train.Example.FromString(record).features.feature
+        return features
     except DecodeError:
         raise errors.UsageError(
             f"{where} is no tf.train.Example", "write tf.train.Example messages, or use module:function"
@@ -121,13 +121,11 @@ def _label(features: Mapping[str, tf.train.Feature], name: str, where: str) -> i
 def _raw(values: Sequence[bytes], spec: InputSpec, shape: tuple[int, ...], name: str, where: str) -> npt.NDArray[Any]:
     """A row from its bytes."""
     dtype = np.dtype(spec.dtype).newbyteorder("<")
-    wanted = dtype.itemsize * math.prod(shape)
-    if len(values) == 1 and len(values[0]) == wanted:
+    size = dtype.itemsize * math.prod(shape)
+    if len(values) == 1 and len(values[0]) == size:
         return np.frombuffer(values[0], dtype).reshape(shape)
     mend = f"write the row as np.asarray(row, '{spec.dtype}').tobytes(), or as a list of numbers"
     if len(values) == 1 and values[0].startswith(_PICTURES):
         mend = "it looks like an encoded picture: unpack the pictures into a folder, or decode them in module:function"
     got = f"{len(values[0])} bytes" if len(values) == 1 else f"{len(values)} strings"
-    raise errors.UsageError(
-        f"feature {name!r} of {where} has {got}, and a row of {spec.text()} has {wanted} bytes", mend
-    )
+    raise errors.UsageError(f"feature {name!r} of {where} has {got}, and a row of {spec.text()} has {size} bytes", mend)

@@ -81,7 +81,7 @@ def overview(path: str) -> Overview:
     with opened(path) as model:
         counted = _counted(path, model)
         graph = only(model, 7)
-        known = {text(tensor, 8) for tensor in map(fields_of, graph.get(5, ()))}
+        initializers = {text(tensor, 8) for tensor in map(fields_of, graph.get(5, ()))}
         inputs, outputs = (tuple(map(_spec, map(fields_of, graph.get(number, ())))) for number in (11, 12))
         facts = {
             "format version": str(number(model, 1)),
@@ -89,11 +89,11 @@ def overview(path: str) -> Overview:
             "model version": str(number(model, 5) or ""),
             "graph": text(graph, 2),
             "description": text(model, 6) or text(graph, 10),
-            **{text(one, 1): text(one, 2) for one in map(fields_of, model.get(14, ()))},
+            **{text(entry, 1): text(entry, 2) for entry in map(fields_of, model.get(14, ()))},
         }
-        opsets = {text(one, 1) or _OWN: number(one, 2) for one in map(fields_of, model.get(8, ()))}
+        opsets = {text(entry, 1) or _OWN: number(entry, 2) for entry in map(fields_of, model.get(8, ()))}
     # Before version 4 of the format, weights are inputs as well.
-    signature = Signature(tuple(spec for spec in inputs if spec.name not in known), outputs)
+    signature = Signature(tuple(spec for spec in inputs if spec.name not in initializers), outputs)
     here = pathlib.Path(path)
     files = (File(name, (here.parent / name).stat().st_size) for name in (here.name, *sorted(counted.outside)))
     ops = dict(sorted(counted.ops.items(), key=lambda item: (-item[1], item[0])))
@@ -175,13 +175,13 @@ def _check_outside(path: str, counted: _Counted) -> None:
 
 
 def fields_of(raw: memoryview) -> Fields:
-    found: dict[int, list[Any]] = {}
+    by_number: dict[int, list[Any]] = {}
     for number, kind, value in fields.walk(raw):
         if kind == fields.DELIMITED:
-            found.setdefault(number, []).append(value)
+            by_number.setdefault(number, []).append(value)
         elif kind == fields.VARINT:
-            found.setdefault(-number, []).append(value)
-    return found
+            by_number.setdefault(-number, []).append(value)
+    return by_number
 
 
 def only(message: Fields, number: int) -> Fields:
@@ -223,9 +223,9 @@ def _count_tensor(raw: memoryview, counted: _Counted) -> None:
     tensor = fields_of(raw)
     counted.weights[_dtype(number(tensor, 2))] += math.prod(dims(tensor))
     if number(tensor, 14) == 1:
-        said = {text(one, 1): text(one, 2) for one in map(fields_of, tensor.get(13, ()))}
-        name = said.get("location", "")
-        end = int(said.get("offset") or 0) + int(said.get("length") or 0)
+        external = {text(entry, 1): text(entry, 2) for entry in map(fields_of, tensor.get(13, ()))}
+        name = external.get("location", "")
+        end = int(external.get("offset") or 0) + int(external.get("length") or 0)
         counted.outside[name] = max(counted.outside.get(name, 0), end)
 
 

@@ -125,49 +125,50 @@ class _Reader:
     def __init__(self, model: file.Fields) -> None:
         self._graph = file.only(model, 7)
         self._functions = {
-            (file.text(one, 10), file.text(one, 1)): one for one in map(file.fields_of, model.get(25, ()))
+            (file.text(function, 10), file.text(function, 1)): function
+            for function in map(file.fields_of, model.get(25, ()))
         }
         self._found, self._visited = Found(), 0
 
     def limits(self, inputs: Sequence[InputSpec]) -> dict[str, Limit]:
         """As `find`."""
-        known: dict[str, Value] = {}
-        for one in inputs:
+        values: dict[str, Value] = {}
+        for tensor in inputs:
             dims = (
                 None
-                if one.shape is None
-                else tuple(Size(one.name, axis) if dim is None else dim for axis, dim in enumerate(one.shape))
+                if tensor.shape is None
+                else tuple(Size(tensor.name, axis) if dim is None else dim for axis, dim in enumerate(tensor.shape))
             )
-            known[one.name] = Value(traces=(Trace(one.name),), dims=dims)
-        self._walk(self._graph, known, 0)
+            values[tensor.name] = Value(traces=(Trace(tensor.name),), dims=dims)
+        self._walk(self._graph, values, 0)
         return self._found.limits()
 
-    def _walk(self, graph: file.Fields, known: dict[str, Value], depth: int) -> None:
+    def _walk(self, graph: file.Fields, values: dict[str, Value], depth: int) -> None:
         """Read a graph's nodes, which stand in order. Args: known: {name: Value} of what it reads from outside; takes what it makes."""
         if depth > _DEEPEST:
             raise _TooLarge
         for raw in graph.get(5, ()):
             name, value = _tensor(raw)
-            known.setdefault(name, value)
-        self._nodes(graph.get(1, ()), known, depth)
+            values.setdefault(name, value)
+        self._nodes(graph.get(1, ()), values, depth)
 
-    def _nodes(self, nodes: Iterable[memoryview], known: dict[str, Value], depth: int) -> None:
+    def _nodes(self, nodes: Iterable[memoryview], values: dict[str, Value], depth: int) -> None:
         for raw in nodes:
             self._visited += 1
             if self._visited > _MOST_NODES:
                 raise _TooLarge
             node, domain = _node(raw)
-            inputs = [known.get(name, NOTHING) for name in node.inputs]
+            inputs = [values.get(name, NOTHING) for name in node.inputs]
             function = self._functions.get((domain, node.op))
-            answers = self._called(function, inputs, depth) if function else self._within(node, inputs, known, depth)
-            known.update(zip(node.outputs, answers, strict=False))
+            answers = self._called(function, inputs, depth) if function else self._within(node, inputs, values, depth)
+            values.update(zip(node.outputs, answers, strict=False))
 
     def _called(self, function: file.Fields, inputs: Sequence[Value], depth: int) -> list[Value]:
         inner = dict(zip((str(one, "utf-8") for one in function.get(4, ())), inputs, strict=False))
         self._nodes(function.get(7, ()), inner, depth + 1)
         return [inner.get(str(one, "utf-8"), NOTHING) for one in function.get(5, ())]
 
-    def _within(self, node: Node, inputs: list[Value], known: Mapping[str, Value], depth: int) -> Sequence[Value]:
+    def _within(self, node: Node, inputs: list[Value], values: Mapping[str, Value], depth: int) -> Sequence[Value]:
         if node.op in _DEMANDS and len(inputs) > 1:
             _DEMANDS[node.op](self._found, node, inputs)
         if not node.graphs:
@@ -176,11 +177,18 @@ class _Reader:
         fed = [NOTHING, NOTHING, *inputs[2:]] if node.op == "Loop" else inputs if node.op == "Scan" else []
         answers: list[list[Value]] = []
         for raw in node.graphs.values():
-            graph, inner = file.fields_of(raw), dict(known)
-            inner.update(zip((file.text(one, 1) for one in map(file.fields_of, graph.get(11, ()))), fed, strict=False))
+            graph, inner = file.fields_of(raw), dict(values)
+            inner.update(
+                zip((file.text(tensor, 1) for tensor in map(file.fields_of, graph.get(11, ()))), fed, strict=False)
+            )
             self._walk(graph, inner, depth + 1)
-            answers.append([inner.get(file.text(one, 1), NOTHING) for one in map(file.fields_of, graph.get(12, ()))])
-        return [joined(each) for each in zip(*(one[1:] if node.op == "Loop" else one for one in answers), strict=False)]
+            answers.append(
+                [inner.get(file.text(tensor, 1), NOTHING) for tensor in map(file.fields_of, graph.get(12, ()))]
+            )
+        return [
+            joined(each)
+            for each in zip(*(answer[1:] if node.op == "Loop" else answer for answer in answers), strict=False)
+        ]
 
 
 def _node(raw: memoryview) -> tuple[Node, str]:
@@ -199,9 +207,9 @@ def _node(raw: memoryview) -> tuple[Node, str]:
         if 5 in attribute:
             tensors[name] = attribute[5][-1]
         for place in (6, 11):
-            graphs |= {f"{name}{number or ''}": one for number, one in enumerate(attribute.get(place, ()))}
-    inputs, outputs = (tuple(str(one, "utf-8") for one in node.get(field, ())) for field in (1, 2))
-    made = Node(
+            graphs |= {f"{name}{number or ''}": graph for number, graph in enumerate(attribute.get(place, ()))}
+    inputs, outputs = (tuple(str(text, "utf-8") for text in node.get(field, ())) for field in (1, 2))
+    parsed = Node(
         op=file.text(node, 4),
         name=file.text(node, 3),
         inputs=inputs,
@@ -211,7 +219,7 @@ def _node(raw: memoryview) -> tuple[Node, str]:
         tensors=tensors,
         graphs=graphs,
     )
-    return made, file.text(node, 7)
+    return parsed, file.text(node, 7)
 
 
 def _whole(message: file.Fields, field: int) -> list[int]:
@@ -302,18 +310,18 @@ def _gathered(node: Node, inputs: list[Value]) -> Value:
         sizes is not None
         and places is not None
         and whole
-        and all(-len(sizes) <= one < len(sizes) for one in places.flat)
+        and all(-len(sizes) <= place < len(sizes) for place in places.flat)
     ):
-        return Value(sizes=tuple(sizes[int(one)] for one in places.flat))
+        return Value(sizes=tuple(sizes[int(place)] for place in places.flat))
     return inputs[0].moved()
 
 
 def _sliced(node: Node, inputs: list[Value]) -> Value:
     sizes = inputs[0].elements()
-    bounds = [one.constant for one in inputs[1:3]]
-    if sizes is None or len(bounds) < 2 or len(inputs) > 4 or any(one is None or one.size != 1 for one in bounds):
+    bounds = [bound.constant for bound in inputs[1:3]]
+    if sizes is None or len(bounds) < 2 or len(inputs) > 4 or any(bound is None or bound.size != 1 for bound in bounds):
         return inputs[0].moved()
-    begin, end = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
+    begin, end = (int(bound.reshape(-1)[0]) for bound in bounds if bound is not None)
     return Value(traces=inputs[0].traces, sizes=sizes[begin:end])
 
 
@@ -359,11 +367,11 @@ def _gather_nd(found: Found, node: Node, inputs: list[Value]) -> None:
     """GatherND and ScatterND: within the smallest size each coordinate is in range."""
     dims, deep = inputs[0].dims, dimension(inputs[1].dims, -1)
     reached = dims[:deep] if dims and isinstance(deep, int) else dims
-    known = [dim for dim in reached or () if isinstance(dim, int)]
+    lengths = [dim for dim in reached or () if isinstance(dim, int)]
     sizes = [dim for dim in reached or () if isinstance(dim, Size)]
     of = inputs[0].of or node.name or node.op
-    if known and len(known) + len(sizes) == len(reached or ()):
-        found.index(inputs[1], min(known), of)
+    if lengths and len(lengths) + len(sizes) == len(reached or ()):
+        found.index(inputs[1], min(lengths), of)
     if reached and None not in reached:
         for size in sizes:
             found.index(inputs[1], size, of)

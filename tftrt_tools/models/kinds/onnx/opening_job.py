@@ -82,7 +82,7 @@ def _without_failed(model: str | bytes, runtime: str, name: str) -> Opened:
     optimized = _Optimized()
     while True:
         try:
-            found = _session(model, optimized)
+            session = _session(model, optimized)
             break
         except Exception as error:  # ONNX Runtime's own errors have no base of their own
             fusion = _FAILED.search(str(error))
@@ -91,7 +91,7 @@ def _without_failed(model: str | bytes, runtime: str, name: str) -> Opened:
             optimized = _Optimized(without=(*optimized.without, fusion[1]))
     failed = " and ".join(optimized.without)
     return Opened(
-        found,
+        session,
         f"{runtime} does not load {name} with its default options, because its {failed} fails; it was loaded with "
         f"{optimized.text()}, and others need that, too"
         if failed

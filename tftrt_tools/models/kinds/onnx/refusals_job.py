@@ -89,7 +89,7 @@ def refused(model: str | bytes, runtime: str, name: str, line: str, whole: str) 
             )
     for pattern, meaning, mend in _KNOWN:
         if matched := pattern.search(whole):
-            groups = [one for one in matched.groups() if one is not None]
+            groups = [group for group in matched.groups() if group is not None]
             return errors.TftrtError(f"{runtime} cannot load {name}: {meaning.format(*groups)}", mend.format(*groups))
     return errors.TftrtError(f"{runtime} cannot load {name}: {line}", _MEND)
 

@@ -60,7 +60,7 @@ class Loaded:
 
     def __init__(self, found: opening_job.Opened) -> None:
         self._session = found.session
-        self._outputs = [one.name for one in found.session.get_outputs()]
+        self._outputs = [output.name for output in found.session.get_outputs()]
         self.where = runner.Where(
             mode="cpu",
             runtime="ONNX Runtime",
@@ -74,10 +74,10 @@ class Loaded:
 
         def call() -> Arrays:
             try:
-                found = self._session.run(self._outputs, feed)
+                arrays = self._session.run(self._outputs, feed)
             except Exception as error:  # ONNX Runtime's own errors have no base of their own
                 raise runner.failed(signature, inputs, _line(error)) from None
-            return {name: _bytes(array) for name, array in zip(self._outputs, found, strict=True)}
+            return {name: _bytes(array) for name, array in zip(self._outputs, arrays, strict=True)}
 
         try:
             feed = {name: _texts(array) for name, array in inputs.items()}
@@ -122,13 +122,15 @@ def _contents(path: str) -> Contents:
     about, own = loaded.get_modelmeta(), file.overview(path).signatures[DEFAULT]
     scalars = {spec.name for spec in (*own.inputs, *own.outputs) if spec.shape == ()}
     inputs, outputs = (
-        tuple(_spec(path, kind, one, one.name in scalars) for one in listed)
+        tuple(_spec(path, kind, argument, argument.name in scalars) for argument in listed)
         for kind, listed in (("input", loaded.get_inputs()), ("output", loaded.get_outputs()))
     )
     if not outputs:
         raise errors.TftrtError(f"{path} has no output", "a model answers with something: export it again")
     if doubled := [
-        one.name for number, one in enumerate(outputs) if one.name in [other.name for other in outputs[:number]]
+        output.name
+        for number, output in enumerate(outputs)
+        if output.name in [other.name for other in outputs[:number]]
     ]:
         raise errors.TftrtError(
             f"{path} has the output {doubled[0]!r} twice", "give each output a name of its own: export it again"
@@ -167,14 +169,14 @@ def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if array.dtype != object:
         return array
     return np.array(
-        [one.decode() if isinstance(one, bytes) else str(one) for one in array.reshape(-1)], object
+        [element.decode() if isinstance(element, bytes) else str(element) for element in array.reshape(-1)], object
     ).reshape(array.shape)
 
 
-def _bytes(found: npt.ArrayLike) -> np.ndarray[Any, Any]:
+def _bytes(values: npt.ArrayLike) -> np.ndarray[Any, Any]:
     """Strings as TensorFlow gives them."""
-    array = np.asarray(found)
+    array = np.asarray(values)
     if array.dtype.kind not in "OU":
         result: np.ndarray[Any, Any] = array
         return result
-    return np.array([str(one).encode() for one in array.reshape(-1)], object).reshape(array.shape)
+    return np.array([str(element).encode() for element in array.reshape(-1)], object).reshape(array.shape)

@@ -93,11 +93,11 @@ def read(path: str | os.PathLike[str]) -> PlanFile:
                 f"{path} is no whole plan directory: it has no {name}", f"copy it again, or {_MEND}"
             )
     with documents.reading(folder / DOCUMENT, _MEND):
-        found: PlanFile = PlanFile.from_dict(documents.read(folder / DOCUMENT))
+        document: PlanFile = PlanFile.from_dict(documents.read(folder / DOCUMENT))
     size = (folder / PLAN).stat().st_size
-    if size != found.bytes:
+    if size != document.bytes:
         raise errors.TftrtError(
-            f"{folder / PLAN} is truncated or another one: it has {size} bytes, and {DOCUMENT} says {found.bytes}",
+            f"{folder / PLAN} is truncated or another one: it has {size} bytes, and {DOCUMENT} says {document.bytes}",
             f"copy the directory again, or {_MEND}",
         )
-    return found
+    return document

@@ -101,8 +101,8 @@ class Plan(directory.Directory):
         plan, folder = document.read(path), pathlib.Path(path)
         layers = passport.read(path, document.LAYER_INFORMATION) or {}
         ops: dict[str, int] = {}
-        for one in layers.get("Layers", ()):
-            kind = str(one.get("LayerType", "?")) if isinstance(one, dict) else "?"
+        for layer in layers.get("Layers", ()):
+            kind = str(layer.get("LayerType", "?")) if isinstance(layer, dict) else "?"
             ops[kind] = ops.get(kind, 0) + 1
         inside = [name for name in files.listing(path) if name != document.DOCUMENT]
         return Overview(
@@ -130,11 +130,11 @@ def _with_file(path: str, contents: Contents) -> Contents:
     were kept."""
     from tftrt_tools.models.kinds.onnx import index_limits  # it loads NumPy
 
-    one = contents.signatures[DEFAULT]
-    inputs = index_limits.limited(f"{path}/{document.ONNX}", one.inputs)
+    signature = contents.signatures[DEFAULT]
+    inputs = index_limits.limited(f"{path}/{document.ONNX}", signature.inputs)
     return dataclasses.replace(
         contents,
-        signatures={DEFAULT: dataclasses.replace(one, inputs=inputs)},
+        signatures={DEFAULT: dataclasses.replace(signature, inputs=inputs)},
         facts={**contents.facts, **_of_file(path)},
     )
 
@@ -149,31 +149,33 @@ def _of_file(path: str) -> dict[str, str]:
 
 
 def _facts(plan: document.PlanFile) -> dict[str, str]:
-    found = {
+    facts = {
         "TensorRT": plan.tensorrt,
         "GPU": f"{plan.gpu}, compute capability {plan.compute_capability}",
         "precision": plan.precision + (", strongly typed" if plan.strongly_typed else ""),
     }
-    found |= {f"profile {number}": text(one) for number, one in enumerate(plan.profiles)}
+    facts |= {f"profile {number}": text(profile) for number, profile in enumerate(plan.profiles)}
     narrowed = [
-        f"{one.name} {one.dtype} as {one.engine_dtype}"
-        for one in (*plan.inputs, *plan.outputs)
-        if one.dtype != one.engine_dtype
+        f"{tensor.name} {tensor.dtype} as {tensor.engine_dtype}"
+        for tensor in (*plan.inputs, *plan.outputs)
+        if tensor.dtype != tensor.engine_dtype
     ]
-    found |= {
+    facts |= {
         "types": ", ".join(narrowed),
         "builder flags": ", ".join(plan.builder_flags),
-        "plugins": ", ".join(f"{one.file} ({', '.join(one.creators) or 'no creator'})" for one in plan.plugins),
+        "plugins": ", ".join(
+            f"{plugin.file} ({', '.join(plugin.creators) or 'no creator'})" for plugin in plan.plugins
+        ),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def text(profile: Profile) -> str:
     """A profile for people, with what it was tuned for if that is neither end."""
     tuned = [
-        f"{name} at {'x'.join(map(str, one.opt))}"
-        for name, one in profile.inputs.items()
-        if one.opt not in (one.min, one.max)
+        f"{name} at {'x'.join(map(str, bounds.opt))}"
+        for name, bounds in profile.inputs.items()
+        if bounds.opt not in (bounds.min, bounds.max)
     ]
     return profile.text() + (f"; fastest with {', '.join(tuned)}" if tuned else "")
 

@@ -55,14 +55,14 @@ def _row(layer: Mapping[str, Any]) -> Row:
     )
 
 
-def _tensor(said: Mapping[str, Any]) -> Tensor:
-    form = str(said.get("Format/Datatype", ""))
+def _tensor(description: Mapping[str, Any]) -> Tensor:
+    form = str(description.get("Format/Datatype", ""))
     kind = _TYPE.search(form)
     told = _TYPES[kind[1].upper()] if kind else "" if form.startswith(_UNTOLD) else form
     return Tensor(
-        name=engine_layers.without_profile(str(said.get("Name", "")))[0],
+        name=engine_layers.without_profile(str(description.get("Name", "")))[0],
         type=told,
-        sizes=tuple(said.get("Dimensions", ())),
+        sizes=tuple(description.get("Dimensions", ())),
         packed=_packed(form),
     )
 

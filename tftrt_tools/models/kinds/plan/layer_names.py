@@ -32,8 +32,8 @@ def held(name: str, known: Container[str]) -> list[str]:
     return [node for part in parts(name) if (node := _node(part, known))]
 
 
-def _node(part: str, known: Container[str]) -> str:
-    while part not in known:
+def _node(part: str, nodes: Container[str]) -> str:
+    while part not in nodes:
         shorter = _SUFFIX.sub("", part)
         if shorter == part:
             return ""

@@ -71,10 +71,10 @@ def choose(profiles: Sequence[Profile], shapes: Mapping[str, Sequence[int]]) -> 
 
 def refusal(profiles: Sequence[Profile], shapes: Mapping[str, Sequence[int]]) -> tuple[str, str]:
     """(cause, mend) for a call that no profile holds; the nearest profile is named."""
-    nearest = min(profiles, key=lambda one: (one.outside(shapes), one.distance(shapes)))
-    asked = call_text({name: tuple(shape) for name, shape in shapes.items()})
+    nearest = min(profiles, key=lambda profile: (profile.outside(shapes), profile.distance(shapes)))
+    call = call_text({name: tuple(shape) for name, shape in shapes.items()})
     return (
-        f"the plan has no profile for {asked}; the nearest is {nearest.text()}",
+        f"the plan has no profile for {call}; the nearest is {nearest.text()}",
         "send calls of its shapes, or build the plan with --shapes that hold this one",
     )
 

@@ -57,8 +57,12 @@ class Loaded:
         engine = Engine(path)
         self._plan = engine.plan
         # Outputs come as the engine computes them, and go out as the ONNX file has them.
-        self._names = [one.name for one in self._plan.outputs]
-        self._cast = [(one.name, np.dtype(one.dtype)) for one in self._plan.outputs if one.dtype != one.engine_dtype]
+        self._names = [output.name for output in self._plan.outputs]
+        self._cast = [
+            (output.name, np.dtype(output.dtype))
+            for output in self._plan.outputs
+            if output.dtype != output.engine_dtype
+        ]
         # Calls of `answer` that no thread makes now, with the page-locked memory of their inputs. The shapes that came last are at the end.
         self._kept: dict[Hashable, list[Calls]] = {}
         self._lock = threading.Lock()
@@ -86,16 +90,16 @@ class Loaded:
             calls = kept.pop() if kept else None
         calls = calls or self._calls("serving_default", inputs)
         self._fill("serving_default", inputs, calls)
-        found = self._answer("serving_default", inputs, calls)
+        outputs = self._answer("serving_default", inputs, calls)
         with self._lock:
             self._kept[key] = [*self._kept.pop(key, []), calls]
             while len(self._kept) > MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
-        return found
+        return outputs
 
     def _answer(self, signature: str, inputs: Arrays, calls: Calls) -> Arrays:
         try:
-            found = self.pool.call(calls)
+            outputs = self.pool.call(calls)
         except (Refused, CudaError) as error:
             raise runner.failed(
                 signature,
@@ -104,19 +108,21 @@ class Loaded:
                 "if it is memory, make fewer calls at a time or smaller ones",
             ) from None
         for name, dtype in self._cast:
-            found[name] = found[name].astype(dtype)
-        return {name: found[name] for name in self._names}
+            outputs[name] = outputs[name].astype(dtype)
+        return {name: outputs[name] for name in self._names}
 
     def _calls(self, signature: str, inputs: Arrays) -> Calls:
         """Calls with inputs of these shapes, whose memory is not filled yet."""
-        shapes = {one.name: np.shape(inputs[one.name]) for one in self._plan.inputs if one.name in inputs}
-        lost = [one.name for one in self._plan.inputs if one.name not in inputs]
+        shapes = {tensor.name: np.shape(inputs[tensor.name]) for tensor in self._plan.inputs if tensor.name in inputs}
+        lost = [tensor.name for tensor in self._plan.inputs if tensor.name not in inputs]
         if lost:
             raise runner.failed(signature, inputs, f"it lacks the input {lost[0]!r}", "give every input of the plan")
         profile = profiles.choose(self._plan.profiles, shapes)
         if profile is None:
             raise runner.failed(signature, inputs, *profiles.refusal(self._plan.profiles, shapes))
-        held = {one.name: self._cuda.pinned(shapes[one.name], one.engine_dtype) for one in self._plan.inputs}
+        held = {
+            tensor.name: self._cuda.pinned(shapes[tensor.name], tensor.engine_dtype) for tensor in self._plan.inputs
+        }
         return Calls(profile, shapes, {name: HostArray.of(array) for name, array in held.items()})
 
     def _fill(self, signature: str, inputs: Arrays, calls: Calls) -> None:

@@ -35,8 +35,8 @@ def job(request: FunctionRequest) -> None:
 def _function(name: str) -> Callable[[], object]:
     where, _, attribute = name.partition(":")
     try:
-        found: Callable[[], object] = getattr(interpreter.own_module(where), attribute)
-        return found
+        function: Callable[[], object] = getattr(interpreter.own_module(where), attribute)
+        return function
     except (ImportError, AttributeError) as error:
         raise errors.UsageError(
             f"{name}: {error}", "the module must be importable from here, with that function in it"
@@ -52,15 +52,15 @@ def _returned(
 ) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any], Any]:
     """(module, positional inputs, inputs by name, dynamic shapes)."""
     try:
-        found = function()
+        model = function()
     except Exception as error:
         raise errors.TftrtError(f"{name}() fails: {_line(error)}", "call it in Python; it takes no arguments") from None
-    if not isinstance(found, tuple) or len(found) not in (2, 3) or not isinstance(found[0], torch.nn.Module):
+    if not isinstance(model, tuple) or len(model) not in (2, 3) or not isinstance(model[0], torch.nn.Module):
         raise errors.UsageError(f"{name}() returns no PyTorch module with inputs", _FORM)
-    module, inputs = found[:2]
+    module, inputs = model[:2]
     positional = (inputs,) if isinstance(inputs, torch.Tensor) else () if isinstance(inputs, dict) else tuple(inputs)
     named = inputs if isinstance(inputs, dict) else {}
-    return module, positional, named, found[2] if len(found) == 3 else _open_batch(inputs if named else positional)
+    return module, positional, named, model[2] if len(model) == 3 else _open_batch(inputs if named else positional)
 
 
 def _open_batch(inputs: object) -> object:

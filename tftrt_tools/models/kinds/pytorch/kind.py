@@ -117,11 +117,11 @@ class PyTorch:
             yield _open[source.path]
             return
         with scratch.folder("export") as folder:
-            made = f"{folder}/model{_SUFFIX}"
-            call_function.run(FunctionRequest(function=source.path, output=made), env=ENV, log_file=log_file)
-            _open[source.path] = made
+            path = f"{folder}/model{_SUFFIX}"
+            call_function.run(FunctionRequest(function=source.path, output=path), env=ENV, log_file=log_file)
+            _open[source.path] = path
             try:
-                yield made
+                yield path
             finally:
                 del _open[source.path]
 
@@ -156,19 +156,19 @@ class PyTorch:
 
 def _checked(source: Source) -> None:
     """Refuse a program that cannot be run here. Raises: UsageError, TftrtError."""
-    found = program.read(source.path, source.unsafe)
-    if found.changed:
+    exported = program.read(source.path, source.unsafe)
+    if exported.changed:
         raise errors.UsageError(
-            f"{source} changes its buffers ({found.changed[0]}) in each call",
+            f"{source} changes its buffers ({exported.changed[0]}) in each call",
             "export module.eval(); if it changes them then, too, leave that part out",
         )
-    if found.training:
+    if exported.training:
         raise errors.UsageError(
-            f"{source} is a module in training: its {', '.join(found.training)} computes as there",
+            f"{source} is a module in training: its {', '.join(exported.training)} computes as there",
             "export module.eval()",
         )
-    if found.devices - {"cpu"}:
-        others = ", ".join(sorted(found.devices - {"cpu"}))
+    if exported.devices - {"cpu"}:
+        others = ", ".join(sorted(exported.devices - {"cpu"}))
         raise errors.UsageError(
             f"{source} was exported for another device ({others}), and the source runs on the CPU",
             "export module.cpu()",

@@ -119,7 +119,7 @@ def read(path: str, unsafe: bool = False) -> Program:
             if (damaged := archive.testzip()) is not None:
                 raise ValueError(f"{damaged} has another checksum")
             told = next(_runs_code(archive, entries, model), "") if not unsafe else ""
-            found = _program(model)
+            exported = _program(model)
     except zipfile.BadZipFile as error:
         raise _no_archive(path, str(error)) from None
     except (*documents.MISREAD, EOFError, NotImplementedError, StopIteration) as error:
@@ -129,20 +129,20 @@ def read(path: str, unsafe: bool = False) -> Program:
         ) from None
     if told:
         raise errors.UsageError(f"{path} runs code when PyTorch loads it: {told}", TRUST)
-    return found
+    return exported
 
 
 def overview(path: str) -> Overview:
     """The Overview of a file. Raises: as `read`."""
-    found, place = read(path, unsafe=True), pathlib.Path(path)
-    facts = {"producer": f"PyTorch {found.torch}"} if found.torch else {}
+    exported, place = read(path, unsafe=True), pathlib.Path(path)
+    facts = {"producer": f"PyTorch {exported.torch}"} if exported.torch else {}
     return Overview(
         model=str(place.absolute()),
         form=FORM,
-        signatures={DEFAULT: found.signature},
-        opsets=dict(found.opsets),
-        ops=dict(found.ops),
-        weights=dict(found.weights),
+        signatures={DEFAULT: exported.signature},
+        opsets=dict(exported.opsets),
+        ops=dict(exported.ops),
+        weights=dict(exported.weights),
         files=(File(place.name, place.stat().st_size),),
         facts=facts,
         unasked=_UNASKED,
@@ -196,10 +196,10 @@ def _runs_code(archive: zipfile.ZipFile, entries: Mapping[str, str], model: Mapp
         if name.startswith("data/aotinductor/"):
             yield f"{name} is compiled code"
         if name.endswith("_config.json"):
-            for tensor, said in documents.parse_object(archives.read(archive, entries[name], _MOST_CONFIG))[
+            for tensor, description in documents.parse_object(archives.read(archive, entries[name], _MOST_CONFIG))[
                 "config"
             ].items():
-                if said["use_pickle"] or str(said["path_name"]).lower().startswith(_OBJECTS):
+                if description["use_pickle"] or str(description["path_name"]).lower().startswith(_OBJECTS):
                     yield f"{tensor} is a pickle"
         # Older files have their weights and constants as these have their example inputs.
         if name.startswith(("data/sample_inputs/", "data/weights/", "data/constants/")) and name.endswith(".pt"):
@@ -237,10 +237,13 @@ def _is_expression(text: str) -> bool:
 def _is_guard(text: str) -> bool:
     """Whether it only compares sizes."""
     bare = _KEY.sub("[0]", text)
-    members, known = set(re.findall(r"\.\s*([A-Za-z_]\w*)", bare)), _OF_A_TENSOR | _OF_NUMBERS
-    called = set(_CALLED.findall(bare)) - known
+    members, allowed = set(re.findall(r"\.\s*([A-Za-z_]\w*)", bare)), _OF_A_TENSOR | _OF_NUMBERS
+    called = set(_CALLED.findall(bare)) - allowed
     return (
-        bool(_GUARD.fullmatch(bare)) and "__" not in bare and members <= known and all(map(_CALLABLE.fullmatch, called))
+        bool(_GUARD.fullmatch(bare))
+        and "__" not in bare
+        and members <= allowed
+        and all(map(_CALLABLE.fullmatch, called))
     )
 
 
@@ -256,17 +259,17 @@ def _imports(text: str) -> Iterator[str]:
     except ValueError:
         return  # a text that is no JSON, such as the name of a dimension
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if "__enum__" in one:
-                yield f"an argument is of {one.get('fqn')}"
-            elif one.get("default_factory_module", "builtins") != "builtins":
-                yield f"an argument is of {one['default_factory_module']}"
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, str) and one[:1] in ("{", "[", '"'):
-            yield from _imports(one)
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if "__enum__" in item:
+                yield f"an argument is of {item.get('fqn')}"
+            elif item.get("default_factory_module", "builtins") != "builtins":
+                yield f"an argument is of {item['default_factory_module']}"
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str) and item[:1] in ("{", "[", '"'):
+            yield from _imports(item)
 
 
 def _foreign_names(member: IO[bytes]) -> Iterator[str]:
@@ -277,7 +280,7 @@ def _foreign_names(member: IO[bytes]) -> Iterator[str]:
         if not pickles:
             raise ValueError("its example inputs are none of torch.save")
         for op, argument, _ in (
-            one for name in pickles for one in pickletools.genops(archives.read(inner, name, _MOST_PICKLE))
+            opcode for name in pickles for opcode in pickletools.genops(archives.read(inner, name, _MOST_PICKLE))
         ):
             if op.name == "GLOBAL" and not _HARMLESS.fullmatch(str(argument)):
                 yield str(argument)
@@ -285,32 +288,32 @@ def _foreign_names(member: IO[bytes]) -> Iterator[str]:
                 yield f"a function ({op.name})"
 
 
-def _texts_of(value: object, wanted: str) -> Iterator[str]:
+def _texts_of(value: object, key: str) -> Iterator[str]:
     """Each text under the key `wanted`, wherever it lies."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if isinstance(one.get(wanted), str):
-                yield one[wanted]
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if isinstance(item.get(key), str):
+                yield item[key]
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
 
 
 def _program(model: Mapping[str, Any]) -> Program:
     documents.check(model, {"torch_version": str, "opset_version": {str: int}})
     graph, signature = model["graph_module"]["graph"], model["graph_module"]["signature"]
     values = graph["tensor_values"]
-    call = next(one["signature"] for one in model["graph_module"]["module_call_graph"] if not one["fqn"])
-    taken = [one for one in signature["input_specs"] if "user_input" in one or "constant_input" in one]
+    call = next(entry["signature"] for entry in model["graph_module"]["module_call_graph"] if not entry["fqn"])
+    taken = [spec for spec in signature["input_specs"] if "user_input" in spec or "constant_input" in spec]
     given = [
-        next(iter(one.values()))["arg"]
-        for one in signature["output_specs"]
-        if {"user_output", "user_input_mutation"} & set(one)
+        next(iter(spec.values()))["arg"]
+        for spec in signature["output_specs"]
+        if {"user_output", "user_input_mutation"} & set(spec)
     ]
     names = _argument_names(documents.parse(call["in_spec"])[1], call.get("forward_arg_names") or ())
-    arguments = [one["user_input"]["arg"] if "user_input" in one else {} for one in taken]
+    arguments = [spec["user_input"]["arg"] if "user_input" in spec else {} for spec in taken]
     inputs = [
         _spec(f"input {name!r}", name, argument, values)
         for name, argument in zip(names, arguments, strict=True)
@@ -321,17 +324,22 @@ def _program(model: Mapping[str, Any]) -> Program:
         for name, argument in zip(_output_names(documents.parse(call["out_spec"])[1]), given, strict=True)
     ]
     named = {
-        one["arg"]["name"] for spec in signature["input_specs"] for one in spec.values() if "name" in one.get("arg", {})
+        entry["arg"]["name"]
+        for spec in signature["input_specs"]
+        for entry in spec.values()
+        if "name" in entry.get("arg", {})
     }
     weights: collections.Counter[str] = collections.Counter()
     for name in named & set(values):
-        weights[_dtype(values[name])] += math.prod(one.get("as_int", 0) for one in values[name]["sizes"])
-    changed = [one["buffer_mutation"]["buffer_name"] for one in signature["output_specs"] if "buffer_mutation" in one]
+        weights[_dtype(values[name])] += math.prod(size.get("as_int", 0) for size in values[name]["sizes"])
+    changed = [
+        spec["buffer_mutation"]["buffer_name"] for spec in signature["output_specs"] if "buffer_mutation" in spec
+    ]
     training = {
         node["target"].removeprefix("torch.ops.")
         for node in graph["nodes"]
-        for one in node.get("inputs", ())
-        if one["name"] in _IN_TRAINING and one["arg"].get("as_bool")
+        for argument in node.get("inputs", ())
+        if argument["name"] in _IN_TRAINING and argument["arg"].get("as_bool")
     }
     ops = collections.Counter(node["target"].removeprefix("torch.ops.") for node in graph["nodes"])
     return Program(
@@ -343,7 +351,7 @@ def _program(model: Mapping[str, Any]) -> Program:
         torch=model.get("torch_version", ""),
         changed=tuple(changed),
         training=tuple(sorted(training)),
-        devices=frozenset(one["device"]["type"] for one in values.values()),
+        devices=frozenset(value["device"]["type"] for value in values.values()),
     )
 
 
@@ -360,7 +368,7 @@ def _spec(what: str, name: str, argument: Mapping[str, Any], values: Mapping[str
             f"{what} of the program is {_dtype(value)}, which NumPy does not have",
             "let the module take and give another type, and cast inside",
         )
-    return InputSpec(name, _DTYPES[value["dtype"]], tuple(one.get("as_int") for one in value["sizes"]))
+    return InputSpec(name, _DTYPES[value["dtype"]], tuple(size.get("as_int") for size in value["sizes"]))
 
 
 def _dtype(value: Mapping[str, Any]) -> str:
@@ -371,20 +379,20 @@ def _dtype(value: Mapping[str, Any]) -> str:
 def _argument_names(spec: Mapping[str, Any], forward: Sequence[str]) -> list[str]:
     """Names of the arguments' leaves: of ((positional, …), {keyword: …})."""
     positional, keywords = spec["children_spec"]
-    found = []
-    for place, one in enumerate(positional["children_spec"]):
-        found += _leaves(one, forward[place] if place < len(forward) else f"input_{place}")
-    for name, one in zip(_keys(keywords), keywords["children_spec"], strict=True):
-        found += _leaves(one, name)
-    return found
+    leaves = []
+    for place, child in enumerate(positional["children_spec"]):
+        leaves += _leaves(child, forward[place] if place < len(forward) else f"input_{place}")
+    for name, subtree in zip(_keys(keywords), keywords["children_spec"], strict=True):
+        leaves += _leaves(subtree, name)
+    return leaves
 
 
 def _output_names(spec: Mapping[str, Any]) -> list[str]:
     """Names of what it returns: "output" for one tensor, output_0 and so on for several, the keys of a dict."""
     if spec["type"] is not None and _keys(spec):
         return _joined(spec, "", lambda _, key: key)
-    found = _leaves(spec, "output")
-    return ["output"] if len(found) == 1 else found
+    leaves = _leaves(spec, "output")
+    return ["output"] if len(leaves) == 1 else leaves
 
 
 def _leaves(spec: Mapping[str, Any], name: str) -> list[str]:
@@ -406,7 +414,7 @@ def _keys(spec: Mapping[str, Any]) -> list[str]:
     if (
         not isinstance(keys, list)
         or len(keys) != len(spec["children_spec"])
-        or not all(isinstance(one, str) for one in keys)
+        or not all(isinstance(key, str) for key in keys)
     ):
         return []
     return keys

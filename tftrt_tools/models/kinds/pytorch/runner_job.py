@@ -66,10 +66,10 @@ class Loaded:
         def call() -> Arrays:
             try:
                 with torch.no_grad():
-                    found = _pytree.tree_leaves(self._module(*positional, **named))
+                    outputs = _pytree.tree_leaves(self._module(*positional, **named))
             except Exception as error:  # operators raise whatever they do
                 raise runner.failed(signature, inputs, errors.first_line(str(error)) or type(error).__name__) from None
-            return {spec.name: value.numpy() for spec, value in zip(self._said.signature.outputs, found, strict=True)}
+            return {spec.name: value.numpy() for spec, value in zip(self._said.signature.outputs, outputs, strict=True)}
 
         return call
 

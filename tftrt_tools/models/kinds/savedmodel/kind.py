@@ -84,14 +84,15 @@ class SavedModel(directory.Directory):
         """As model.Kind.overview: TF-TRT converts these models."""
 
 
-def _contents(found: describe.Description) -> Contents:
+def _contents(description: describe.Description) -> Contents:
     return Contents(
         signatures={
-            name: Signature(tuple(inputs), tuple(found.outputs[name])) for name, inputs in found.inputs.items()
+            name: Signature(tuple(inputs), tuple(description.outputs[name]))
+            for name, inputs in description.inputs.items()
         },
-        same=found.same,
-        unnamed=found.unnamed,
-        engines=tuple(Engine(one.name, one.precision) for one in found.engines),
+        same=description.same,
+        unnamed=description.unnamed,
+        engines=tuple(Engine(engine.name, engine.precision) for engine in description.engines),
     )
 
 

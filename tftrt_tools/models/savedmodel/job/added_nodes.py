@@ -23,9 +23,9 @@ def constant(
     name: str, values: npt.NDArray[Any], graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]
 ) -> str:
     """Add a constant. Args: nodes: {name: node} of the graph, which gets the new one too. Returns: its name."""
-    made = graph_def.node.add(name=free(name, nodes), op="Const")
-    nodes[made.name] = made
-    made.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
-    made.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
-    result: str = made.name
+    node = graph_def.node.add(name=free(name, nodes), op="Const")
+    nodes[node.name] = node
+    node.attr["dtype"].type = tf.as_dtype(values.dtype).as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values))
+    result: str = node.name
     return result

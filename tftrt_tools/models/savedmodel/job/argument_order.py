@@ -20,12 +20,12 @@ def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, dict[str, int]]:
     function, which the wrapper calls with its arguments in order."""
     functions = graph.library(meta_graph.graph_def)
     nodes = {node.name: node for node in meta_graph.graph_def.node}
-    found = {
-        name: _places(one, nodes, functions)
-        for name, one in signatures.definitions(meta_graph).items()
-        if len(one.inputs) > 1
+    orders = {
+        name: _places(definition, nodes, functions)
+        for name, definition in signatures.definitions(meta_graph).items()
+        if len(definition.inputs) > 1
     }
-    return {name: places for name, places in found.items() if places}
+    return {name: places for name, places in orders.items() if places}
 
 
 def _places(
@@ -38,7 +38,7 @@ def _places(
     wrapper = functions.get(graph.attribute(node, "f").func.name) if node is not None and node.op in _CALLS else None
     if node is None or wrapper is None:
         return {}
-    inner = [one for one in wrapper.node_def if one.op in _CALLS]
+    inner = [call for call in wrapper.node_def if call.op in _CALLS]
     if len(inner) != 1:
         return {}
     fed = {info.name.partition(":")[0]: name for name, info in signature.inputs.items()}

@@ -44,17 +44,17 @@ def opened(graph_def: graph_pb2.GraphDef, names: Iterable[str]) -> graph_pb2.Gra
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph_def)
     functions, names = graph.library(result), set(names)
-    found = [(path in names, function, node) for path, function, node in _paths("", result.node, functions)]
-    compiled = {(function, node.name) for _, function, node in found if _is_compiled(node, functions)}
-    kept = {(function, node.name) for chosen, function, node in found if not chosen} & compiled
-    for _, function, node in found:
+    reached = [(path in names, function, node) for path, function, node in _paths("", result.node, functions)]
+    compiled = {(function, node.name) for _, function, node in reached if _is_compiled(node, functions)}
+    kept = {(function, node.name) for chosen, function, node in reached if not chosen} & compiled
+    for _, function, node in reached:
         if (function, node.name) in compiled:
             node.attr[MARK].b = (function, node.name) in kept
     freed = [
-        functions[node.attr["f"].func.name] for _, function, node in found if (function, node.name) in compiled - kept
+        functions[node.attr["f"].func.name] for _, function, node in reached if (function, node.name) in compiled - kept
     ]
-    for name in {one.signature.name for one in freed} | {
-        name for one in freed for name in inline.reached(one.node_def, functions)
+    for name in {freed_function.signature.name for freed_function in freed} | {
+        name for freed_function in freed for name in inline.reached(freed_function.node_def, functions)
     }:
         for attribute in {MARK, _NEVER_INLINED} & set(functions[name].attr):
             del functions[name].attr[attribute]

@@ -102,7 +102,7 @@ def _decided(graph_def: graph_pb2.GraphDef) -> bool:
 
 def deciding(graph_def: graph_pb2.GraphDef, placeholder: str) -> bool:
     """Whether conditionals, and nothing else, read a placeholder."""
-    waiting, found = [placeholder], False
+    waiting, merged = [placeholder], False
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -113,12 +113,12 @@ def deciding(graph_def: graph_pb2.GraphDef, placeholder: str) -> bool:
                 continue
             seen.add(node.name)
             if node.op in _CONTROL:
-                found = True
+                merged = True
             elif node.op in _CONDITION:
                 waiting.append(node.name)
             else:
                 return False
-    return found
+    return merged
 
 
 def _dead(
@@ -147,7 +147,7 @@ def _never_runs(
         return waits or any(data)
     # A loop that is never entered does not run again either.
     return all(data) or any(
-        one and nodes[folding.name_of(source)].op == "Enter" for one, source in zip(data, node.input, strict=False)
+        flag and nodes[folding.name_of(source)].op == "Enter" for flag, source in zip(data, node.input, strict=False)
     )
 
 
@@ -180,7 +180,7 @@ def _merge(
 
 def _pass_on(node: node_def_pb2.NodeDef, source: str) -> None:
     dtype = node.attr["T"].type
-    controls = [one for one in node.input if one.startswith("^")]
+    controls = [control for control in node.input if control.startswith("^")]
     node.op, node.input[:] = "Identity", [source, *controls]
     node.attr.clear()
     node.attr["T"].type = dtype

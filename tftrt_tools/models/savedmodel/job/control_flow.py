@@ -39,14 +39,14 @@ def _between(graph_def: graph_pb2.GraphDef, opening: Collection[str], closing: C
 
 def uncertain(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
     """Names of the main graph's nodes that may not run, or run many times, or run on sizes that a loop or a conditional decides."""
-    readers, found = _readers(graph_def), set()
+    readers, inside = _readers(graph_def), set()
     waiting = [node.name for node in graph_def.node if node.op in (*_ENTER, *_SWITCH)]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in inside:
+            inside.add(name)
             waiting += readers[name]
-    return frozenset(found)
+    return frozenset(inside)
 
 
 def _readers(graph_def: graph_pb2.GraphDef) -> dict[str, list[str]]:

@@ -88,20 +88,20 @@ def collections(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     another graph."""
     return sorted(
         name
-        for name, one in meta_graph.collection_def.items()
-        if name not in _OWN_COLLECTIONS and one.WhichOneof("kind") not in (None, "node_list")
+        for name, collection in meta_graph.collection_def.items()
+        if name not in _OWN_COLLECTIONS and collection.WhichOneof("kind") not in (None, "node_list")
     )
 
 
 def defaults(meta_graph: meta_graph_pb2.MetaGraphDef, signature: str) -> dict[str, tensor_pb2.TensorProto]:
     """The values of a signature's optional inputs. Returns: {input: TensorProto}."""
     nodes = {node.name: node for node in meta_graph.graph_def.node if node.op in (_WITH_DEFAULT, "Const")}
-    found = {}
+    declared = {}
     for name, info in meta_graph.signature_def[signature].inputs.items():
         node = nodes.get(info.name.removesuffix(":0"))
         if node is not None and node.op == _WITH_DEFAULT and node.input[0] in nodes:
-            found[name] = nodes[node.input[0]].attr["value"].tensor
-    return found
+            declared[name] = nodes[node.input[0]].attr["value"].tensor
+    return declared
 
 
 def restore(

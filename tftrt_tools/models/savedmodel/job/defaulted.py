@@ -24,20 +24,20 @@ def fold(
     Returns: ((name, its value as text, "" where it is no single constant), …).
     """
     nodes = {node.name: node for node in graph_def.node}
-    found = list(unnamed.nodes(graph_def, named))
+    placeholders = list(unnamed.nodes(graph_def, named))
     others = {
         node.name: value
-        for node in found
+        for node in placeholders
         if node.name in nodes and (value := _given(node.name, given or {})) is not None
     }
     conditionals.replace(graph_def, others)
-    told = {node.name: _text(others.get(node.name, _value(node, nodes))) for node in found}
-    for node in found:
+    told = {node.name: _text(others.get(node.name, _value(node, nodes))) for node in placeholders}
+    for node in placeholders:
         dtype = node.attr["dtype"].type
         node.op = "Identity"
         node.attr.clear()
         node.attr["T"].type = dtype
-    if found:
+    if placeholders:
         conditionals.decide(graph_def)
     return tuple(told.items())
 

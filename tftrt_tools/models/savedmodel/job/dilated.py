@@ -82,7 +82,9 @@ def rewrite(
         return ()
     view = _View(graph_def, results)
     written = []
-    for node in [one for one in graph_def.node if one.op == "BatchToSpaceND" and one.name not in kept]:
+    for node in [
+        candidate for candidate in graph_def.node if candidate.op == "BatchToSpaceND" and candidate.name not in kept
+    ]:
         site = _site(node, view)
         if site and site.convolution.name not in kept and site.before.name not in kept:
             plan = _plan(site, view)
@@ -108,8 +110,8 @@ def lift_paddings(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozense
         inner.name, inner.input[0] = added_nodes.free(f"{node.name}/unpadded", nodes), data
         nodes[inner.name] = inner
         _padding(node, inner.name, [sizes[0], [0, 0], sizes[1], sizes[2]], graph_def, nodes)
-        for one in (node, inner):
-            one.attr.pop("_output_shapes", None)
+        for part in (node, inner):
+            part.attr.pop("_output_shapes", None)
         moved.append(pad.name)
     return tuple(dict.fromkeys(moved))
 
@@ -199,7 +201,7 @@ def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
     if before.op != "SpaceToBatchND":
         return None
     # By their shapes, the operands of others may have a number for each place there.
-    if node.attr["data_format"].s in _CHANNELS_FIRST and (squeezed or any(one.op not in _ALIKE for one in chain)):
+    if node.attr["data_format"].s in _CHANNELS_FIRST and (squeezed or any(step.op not in _ALIKE for step in chain)):
         return None
     return _Site(
         after=after,
@@ -242,7 +244,7 @@ def _is_plain(node: node_def_pb2.NodeDef) -> bool:
 
 
 def _plan(site: _Site, view: _View) -> _Plan | None:
-    blocks, others = (view.constant(one, 1) for one in (site.before, site.after))
+    blocks, others = (view.constant(source, 1) for source in (site.before, site.after))
     kernel, dimensions = view.input_shape(site.convolution, 1), _DIMENSIONS[site.convolution.op]
     if kernel.rank is None or None in kernel[:dimensions].as_list():
         return None
@@ -310,22 +312,22 @@ def _spread(filters: npt.NDArray[Any], blocks: Sequence[int]) -> npt.NDArray[Any
 def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any] | None:
     """(dimensions, 2) of paddings minus crops, or None if they are not the same for every size."""
     sources = site.before.input[2], site.after.input[2]
-    found = folding.behind(sources, view.nodes, _ARITHMETIC)
-    if found is None:
+    ancestors = folding.behind(sources, view.nodes, _ARITHMETIC)
+    if ancestors is None:
         return None
-    shapes = [node for node in found.values() if node.op == "Shape"]
+    shapes = [node for node in ancestors.values() if node.op == "Shape"]
     if len({node.input[0] for node in shapes}) > 1:
         return None
-    sizes = _sizes_to_try(shapes[0], found, blocks, view) if shapes else [()]
+    sizes = _sizes_to_try(shapes[0], ancestors, blocks, view) if shapes else [()]
     if sizes is None:
         return None
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-        tf.import_graph_def(folding.part(found), name="")
+        tf.import_graph_def(folding.part(ancestors), name="")
         fetched = [source if ":" in source else f"{source}:0" for source in sources]
         compute = session.make_callable(fetched, [f"{node.name}:0" for node in shapes])
         first = None
-        for one in sizes:
-            paddings, crops = compute(*[np.array(one)] * len(shapes))
+        for size in sizes:
+            paddings, crops = compute(*[np.array(size)] * len(shapes))
             if first is None:
                 first = paddings - crops
             elif not np.array_equal(first, paddings - crops):
@@ -334,16 +336,18 @@ def _pads(site: _Site, blocks: npt.NDArray[Any], view: _View) -> npt.NDArray[Any
 
 
 def _sizes_to_try(
-    shape: node_def_pb2.NodeDef, found: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any], view: _View
+    shape: node_def_pb2.NodeDef, ancestors: Mapping[str, node_def_pb2.NodeDef], blocks: npt.NDArray[Any], view: _View
 ) -> list[tuple[int, ...]] | None:
     """Shapes that are enough to prove equality for all, or None.
 
     From a size n, _ARITHMETIC computes a * n + f(n), where f repeats with the least common multiple of the moduli: values that are equal
     for one size more than that multiple are equal for all.
     """
-    moduli = [view.constant(node, 1) for node in found.values() if node.op == "FloorMod"]
+    moduli = [view.constant(node, 1) for node in ancestors.values() if node.op == "FloorMod"]
     declared = view.input_shape(shape, 0)
-    if declared.rank is None or any(one is None or not set(one.ravel()) <= set(blocks.ravel()) for one in moduli):
+    if declared.rank is None or any(
+        modulus is None or not set(modulus.ravel()) <= set(blocks.ravel()) for modulus in moduli
+    ):
         return None
     period = math.lcm(*map(int, blocks.ravel()))
     spatial = range(1, 1 + len(blocks))
@@ -400,7 +404,11 @@ def _sum(
     """Make a depthwise convolution the sum of its padded data, moved and multiplied with a number for each channel. Args: taps: its filter,
     by height, width and channel."""
     node = site.convolution
-    dtype, data, controls = node.attr["T"].type, node.input[0], [one for one in node.input if one.startswith("^")]
+    dtype, data, controls = (
+        node.attr["T"].type,
+        node.input[0],
+        [source for source in node.input if source.startswith("^")],
+    )
     products: list[str] = []
     for place in np.ndindex(*taps.shape[:2]):
         name = f"{node.name}/{'_'.join(map(str, place))}"
@@ -449,7 +457,7 @@ def _padding(
 ) -> None:
     """Make a node the Pad of `source`, of rank four."""
     constant = added_nodes.constant(f"{node.name}/paddings", np.array(sizes, np.int32), graph_def, nodes)
-    controls = [one for one in node.input if one.startswith("^")]
+    controls = [control for control in node.input if control.startswith("^")]
     dtype = node.attr["T"].type
     node.op, node.input[:] = "Pad", [source, constant, *controls]
     node.attr.clear()

@@ -152,9 +152,11 @@ def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
     """What the numbers of a shape (a vector or a single number) are; None where their count is not known."""
     while tensor.op.type in ("Identity", "Cast", "StopGradient"):
         tensor = tensor.op.inputs[0]
-    op, known = tensor.op, _constant(tensor)
-    if known is not None:
-        return [int(value) for value in known.ravel()] if known.ndim <= 1 and known.dtype.kind in "iu" else None
+    op, constant = tensor.op, _constant(tensor)
+    if constant is not None:
+        return (
+            [int(value) for value in constant.ravel()] if constant.ndim <= 1 and constant.dtype.kind in "iu" else None
+        )
     if deep >= _DEEPEST or not tensor.dtype.is_integer:
         return None
     if op.type == "Shape":
@@ -168,20 +170,20 @@ def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
 
 def _joined(op: tf.Operation, deep: int) -> list[Dimension] | None:
     parts, rank = (op.inputs, 0) if op.type == "Pack" else (op.inputs[:-1], 1)
-    found: list[Dimension] = []
+    dimensions: list[Dimension] = []
     for part in parts:
         inner = of_shape(part, deep + 1) if part.shape.rank == rank else None
         if inner is None:
             return None
-        found += inner
-    return found
+        dimensions += inner
+    return dimensions
 
 
 def _sliced(op: tf.Operation, deep: int) -> list[Dimension] | None:
-    bounds = [_constant(one) for one in op.inputs[1:]]
+    bounds = [_constant(bound) for bound in op.inputs[1:]]
     masks = [op.get_attr(name) for name in ("begin_mask", "end_mask", "shrink_axis_mask")]
     if (
-        any(one is None or one.size != 1 for one in bounds)
+        any(bound is None or bound.size != 1 for bound in bounds)
         or op.get_attr("ellipsis_mask")
         or op.get_attr("new_axis_mask")
     ):
@@ -189,7 +191,7 @@ def _sliced(op: tf.Operation, deep: int) -> list[Dimension] | None:
     values = of_shape(op.inputs[0], deep + 1) if op.inputs[0].shape.rank == 1 else None
     if values is None:
         return None
-    begin, end, step = (int(one.ravel()[0]) for one in bounds if one is not None)
+    begin, end, step = (int(bound.ravel()[0]) for bound in bounds if bound is not None)
     if masks[2] & 1:
         return [values[begin]] if -len(values) <= begin < len(values) else None
     return values[None if masks[0] & 1 else begin : None if masks[1] & 1 else end : step] if step else None

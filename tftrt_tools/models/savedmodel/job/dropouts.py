@@ -28,14 +28,17 @@ def fold(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> t
     if not any(node.op in _RANDOM for node in graph_def.node):
         return ()
     view = _View(graph_def)
-    found = {node.name: data for node in graph_def.node if node.name not in kept and (data := view.passed(node))}
+    passed = {node.name: data for node in graph_def.node if node.name not in kept and (data := view.passed(node))}
     for node in graph_def.node:
-        if node.name in found:
+        if node.name in passed:
             dtype = node.attr["T"].type
-            node.op, node.input[:] = "Identity", [found[node.name], *(one for one in node.input if one.startswith("^"))]
+            node.op, node.input[:] = (
+                "Identity",
+                [passed[node.name], *(source for source in node.input if source.startswith("^"))],
+            )
             node.attr.clear()
             node.attr["T"].type = dtype
-    return tuple(found)
+    return tuple(passed)
 
 
 class _View:
@@ -48,7 +51,7 @@ class _View:
 
     def passed(self, node: node_def_pb2.NodeDef) -> str | None:
         """The data that a node at the end of a dropout that drops nothing passes on, or None."""
-        data = [one for one in node.input if not one.startswith("^")]
+        data = [name for name in node.input if not name.startswith("^")]
         if node.op == "Mul":
             pairs = [(data[1], data[0]), (data[0], data[1])]
         elif node.op in _SELECTS:
@@ -90,12 +93,12 @@ class _View:
             if node.op == "Identity":
                 source = node.input[0]
                 continue
-            found = self._with_number(node) if node.op in _SUMS or node.op == "Mul" else None
+            pair = self._with_number(node) if node.op in _SUMS or node.op == "Mul" else None
             # A sum of more than one number may be rounded.
-            if found is None or (found[1] != 1 if node.op == "Mul" else found[1] and total):
+            if pair is None or (pair[1] != 1 if node.op == "Mul" else pair[1] and total):
                 return None
-            source = found[0]
-            total += found[1] if node.op in _SUMS else 0.0
+            source = pair[0]
+            total += pair[1] if node.op in _SUMS else 0.0
         return None
 
     def _undivided(self, source: str) -> str:
@@ -123,11 +126,11 @@ class _View:
 
     def _fits(self, node: node_def_pb2.NodeDef, numbers: node_def_pb2.NodeDef, source: str) -> bool:
         """Whether a node's result has the shape of its data: no other input has more elements along an axis."""
-        wanted = dimensions.of(self._tensor(source))
+        expected = dimensions.of(self._tensor(source))
         op = self.known.get_operation_by_name(node.name)
         drawn = dimensions.of_shape(self.known.get_operation_by_name(numbers.name).inputs[0])
         others = [drawn, *([dimensions.of(op.inputs[2])] if node.op in _SELECTS else [])]
-        return wanted is not None and all(one is not None and _is_repeated(one, wanted) for one in others)
+        return expected is not None and all(other is not None and _is_repeated(other, expected) for other in others)
 
     def _tensor(self, source: str) -> Any:
         name, _, port = source.partition(":")

@@ -18,10 +18,10 @@ def fold(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> t
     """Compute those on constants, in place. Args: graph_def: frozen. kept: names of nodes to leave. Returns: names of the nodes that
     became constants."""
     nodes = {node.name: node for node in graph_def.node}
-    found = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
-    if not found or any(node.op == _EXPLICIT for node in graph_def.node):
+    fakes = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
+    if not fakes or any(node.op == _EXPLICIT for node in graph_def.node):
         return ()
-    values = {node.name: folding.value(node.name, nodes, folding.FILTERS | OPS) for node in found}
+    values = {node.name: folding.value(node.name, nodes, folding.FILTERS | OPS) for node in fakes}
     folded = {name: value for name, value in values.items() if value is not None}
     for name, value in folded.items():
         node = nodes[name]
@@ -36,10 +36,10 @@ def fold(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> t
 def leave_out(graph_def: graph_pb2.GraphDef, kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Let the remaining nodes pass their input on, in place. The answers change: nothing is rounded to 8 bits or clipped any more.
     Returns: their names."""
-    found = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
-    for node in found:
-        controls = [one for one in node.input if one.startswith("^")]
+    nodes = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
+    for node in nodes:
+        controls = [source for source in node.input if source.startswith("^")]
         node.op, node.input[:] = "Identity", [node.input[0], *controls]
         node.attr.clear()
         node.attr["T"].type = tf.float32.as_datatype_enum
-    return tuple(node.name for node in found)
+    return tuple(node.name for node in nodes)

@@ -61,18 +61,16 @@ def differences(
 
 def _signatures(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
     """Of each signature: its method, its inputs and outputs with their default values."""
-    known, made = signatures.definitions(before), signatures.definitions(after)
-    for name in known.keys() - made.keys():
+    old, new = signatures.definitions(before), signatures.definitions(after)
+    for name in old.keys() - new.keys():
         yield f"signature {name!r} is gone"
-    for name in made.keys() - known.keys():
+    for name in new.keys() - old.keys():
         yield f"signature {name!r} is new"
-    for name in sorted(known.keys() & made.keys()):
-        yield from _signature(name, known[name], made[name])
+    for name in sorted(old.keys() & new.keys()):
+        yield from _signature(name, old[name], new[name])
         was, now = (declarations.defaults(meta, name) for meta in (before, after))
         for tensor in sorted(was.keys() | now.keys()):
-            if was.get(tensor) != now.get(tensor) or known[name].defaults.get(tensor) != made[name].defaults.get(
-                tensor
-            ):
+            if was.get(tensor) != now.get(tensor) or old[name].defaults.get(tensor) != new[name].defaults.get(tensor):
                 yield f"input {tensor!r} of signature {name!r} has another default value, or none"
 
 
@@ -80,13 +78,13 @@ def _signature(name: str, before: meta_graph_pb2.SignatureDef, after: meta_graph
     if after.method_name != before.method_name:
         yield f"the method of signature {name!r} is {after.method_name}, it was {before.method_name}"
     for kind in ("input", "output"):
-        known, made = (getattr(one, kind + "s") for one in (before, after))
-        for tensor in sorted(known.keys() - made.keys()):
+        old, new = (getattr(signature, kind + "s") for signature in (before, after))
+        for tensor in sorted(old.keys() - new.keys()):
             yield f"signature {name!r} lost its {kind} {tensor!r}"
-        for tensor in sorted(made.keys() - known.keys()):
+        for tensor in sorted(new.keys() - old.keys()):
             yield f"signature {name!r} has a new {kind} {tensor!r}"
-        for tensor in sorted(known.keys() & made.keys()):
-            was, now = _text(known[tensor]), _text(made[tensor])
+        for tensor in sorted(old.keys() & new.keys()):
+            was, now = _text(old[tensor]), _text(new[tensor])
             if was != now:
                 yield f"{kind} {tensor!r} of signature {name!r} is {now}, it was {was}"
 
@@ -107,7 +105,7 @@ def _declared(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGra
         if after.collection_def.get(name) != before.collection_def[name]:
             yield f"its collection {name!r} is gone"
     for name in sorted(
-        {one.filename for one in before.asset_file_def} - {one.filename for one in after.asset_file_def}
+        {asset.filename for asset in before.asset_file_def} - {asset.filename for asset in after.asset_file_def}
     ):
         if not name.startswith(engine_assets.PREFIX):
             yield f"its asset file {name!r} is declared no more"
@@ -115,8 +113,8 @@ def _declared(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGra
 
 def _objects(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
     """Variables, functions, tables and other objects that a caller of tf.saved_model.load reaches from the root by name."""
-    known, made = before.object_graph_def.nodes, after.object_graph_def.nodes
-    if not known or not made:
+    old_nodes, new_nodes = before.object_graph_def.nodes, after.object_graph_def.nodes
+    if not old_nodes or not new_nodes:
         return
     waiting, met = [("", 0, 0)], set()
     while waiting:
@@ -124,25 +122,25 @@ def _objects(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGrap
         if old in met:
             continue
         met.add(old)
-        was, now = _object(known[old]), _object(made[new])
+        was, now = _object(old_nodes[old]), _object(new_nodes[new])
         if was != now:
             yield f"{path.lstrip('.') or 'the root'} is {now}, it was {was}"
-        children = {child.local_name: child.node_id for child in made[new].children}
-        for child in known[old].children:
+        children = {child.local_name: child.node_id for child in new_nodes[new].children}
+        for child in old_nodes[old].children:
             if not path and child.local_name in _NOT_COMPARED:
                 continue
             name = f"{path}.{child.local_name}"
             if child.local_name in children:
                 waiting.append((name, child.node_id, children[child.local_name]))
             else:
-                yield f"{name.lstrip('.')} ({_object(known[child.node_id])}) is gone"
+                yield f"{name.lstrip('.')} ({_object(old_nodes[child.node_id])}) is gone"
 
 
 def _object(node: saved_object_graph_pb2.SavedObject) -> str:
     kind = node.WhichOneof("kind")
     if kind == "variable":
-        one = node.variable
-        return f"a variable {graph.dtype_name(one.dtype)}[{shapes.text(graph.shape_of(one.shape))}]"
+        variable = node.variable
+        return f"a variable {graph.dtype_name(variable.dtype)}[{shapes.text(graph.shape_of(variable.shape))}]"
     return {"user_object": "an object", "bare_concrete_function": "a function", None: "an object"}.get(
         kind, f"a {kind}"
     )

@@ -30,13 +30,13 @@ def find(seen: Inspection, tensorrt: str | None = None, capabilities: Sequence[s
     """Args: seen: Inspection. tensorrt: version on this machine, None where there is none. capabilities: compute capabilities of its
     GPUs, such as "9.0". Returns: (Finding, …), the gravest first."""
     checks = (_of_files, _of_loading, _of_engines, _of_manifest, _of_built, _of_verification)
-    found = [finding for check in checks for finding in check(seen)]
-    return (*seen.findings, *found, *_of_machine(seen, tensorrt, capabilities))
+    findings = [finding for check in checks for finding in check(seen)]
+    return (*seen.findings, *findings, *_of_machine(seen, tensorrt, capabilities))
 
 
 def _of_files(seen: Inspection) -> Iterator[Finding]:
     """Engine files that are damaged, or that belong to no engine op."""
-    engines = {one.name: one for one in seen.engines}
+    engines = {engine.name: engine for engine in seen.engines}
     for file in seen.engine_files:
         if file.problem:
             yield Finding(
@@ -50,9 +50,9 @@ def _of_files(seen: Inspection) -> Iterator[Finding]:
         for asset in file.assets:
             if not _fits(asset, engines[file.engine]):
                 given = "; ".join(shapes.text(shape) for shape in asset.input_shapes)
-                wanted = "; ".join(shapes.text(one.shape) for one in engines[file.engine].inputs)
+                expected = "; ".join(shapes.text(engine_input.shape) for engine_input in engines[file.engine].inputs)
                 yield Finding(
-                    file.engine, f"an engine was built for inputs {given}, and the engine op takes {wanted}", _BUILD
+                    file.engine, f"an engine was built for inputs {given}, and the engine op takes {expected}", _BUILD
                 )
 
 
@@ -78,14 +78,14 @@ def _of_loading(seen: Inspection) -> Iterator[Finding]:
             yield Finding(
                 engine, "the model loads its engine file, and the file is missing", "copy the whole SavedModel again"
             )
-        implicit = any(one.name == engine and one.implicit_batch for one in seen.engines)
+        implicit = any(engine_op.name == engine and engine_op.implicit_batch for engine_op in seen.engines)
         if implicit and count > kept:
             yield Finding(
                 engine,
                 f"{count} engines are saved and {kept} fit into its cache: the others are dropped at loading",
                 "convert again with --maximum_cached_engines=" + str(count),
             )
-    for engine in sorted(files & {one.name for one in seen.engines} - set(seen.loads)):
+    for engine in sorted(files & {loaded.name for loaded in seen.engines} - set(seen.loads)):
         yield Finding(engine, "its engine file is never loaded: nothing in the graph reads it", AGAIN)
 
 
@@ -121,9 +121,11 @@ def _of_manifest(seen: Inspection) -> Iterator[Finding]:
     if seen.manifest is None:
         return
     listed = {
-        one["name"]: one for signature in seen.manifest.get("signatures", ()) for one in signature.get("engines", ())
+        engine["name"]: engine
+        for signature in seen.manifest.get("signatures", ())
+        for engine in signature.get("engines", ())
     }
-    there = {one.name: one for one in seen.engines}
+    there = {engine.name: engine for engine in seen.engines}
     for name in sorted(listed.keys() - there.keys()):
         yield Finding(name, "the manifest lists it, and the graph has no such engine op", AGAIN)
     for name in sorted(there.keys() - listed.keys()):
@@ -148,7 +150,7 @@ def _brief(value: object) -> str:
 
 def _of_signatures(seen: Inspection) -> Iterator[Finding]:
     listed = passport.signatures(seen.manifest).keys()
-    there = {one.name for one in seen.signatures}.difference(passport.added_signatures(seen.manifest))
+    there = {signature.name for signature in seen.signatures}.difference(passport.added_signatures(seen.manifest))
     for name in sorted(listed - there):
         yield Finding(f"signature {name}", "the manifest lists it, and the graph does not have it", AGAIN)
     for name in sorted(there - listed):
@@ -162,13 +164,13 @@ def _of_built(seen: Inspection) -> Iterator[Finding]:
     settings = seen.manifest.get("settings", {})
     sizes: dict[str, list[int]] = {}
     for signature in seen.manifest.get("signatures", ()):
-        for one in signature.get("built", ()):
-            sizes.setdefault(one["name"], []).append(one["bytes"])
+        for built in signature.get("built", ()):
+            sizes.setdefault(built["name"], []).append(built["bytes"])
     if not settings.get("save_engines", True):
         sizes = {}
     # Files that are broken, or that belong to no engine op, have a finding already.
     broken = {file.engine for file in seen.engine_files if file.problem}
-    for name in sorted({one.name for one in seen.engines} - broken):
+    for name in sorted({engine.name for engine in seen.engines} - broken):
         saved = [asset.bytes for asset in seen.assets(name)]
         if sorted(saved) != sorted(sizes.get(name, [])):
             told = _engines(sizes.get(name, []))

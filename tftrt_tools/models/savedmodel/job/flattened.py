@@ -28,24 +28,24 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -
     """
     changed: list[str] = []
     # The shape of one may tell that of the next.
-    while found := _round(graph_def, kept):
-        changed += found
+    while round_done := _round(graph_def, kept):
+        changed += round_done
     return tuple(changed)
 
 
 def _round(graph_def: graph_pb2.GraphDef, kept: Container[str]) -> list[str]:
     nodes = {node.name: node for node in graph_def.node}
-    found = [
+    reshapes = [
         node
         for node in graph_def.node
         if node.op == "Reshape" and node.name not in kept and _is_computed(nodes, node.input[1])
     ]
-    if not found:
+    if not reshapes:
         return []
-    known, loops, changed = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
+    inferred_shapes, loops, changed = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
     # A constant in a loop would need an Enter.
-    for node in [one for one in found if one.name not in loops]:
-        op = known.get_operation_by_name(node.name)
+    for node in [reshape for reshape in reshapes if reshape.name not in loops]:
+        op = inferred_shapes.get_operation_by_name(node.name)
         shape = _constant(op)
         if shape is not None:
             values = np.array(shape, op.inputs[1].dtype.as_numpy_dtype)
@@ -64,11 +64,11 @@ def _constant(op: tf.Operation) -> list[int] | None:
     data, shape = op.inputs[0], dimensions.of_shape(op.inputs[1])
     if not shape or not data.shape.rank or None in data.shape[1:] or shape[0] != dimensions.size_of(data, 0):
         return None
-    others, row = [one for one in shape[1:] if isinstance(one, int)], math.prod(data.shape[1:])
-    counted = math.prod(one for one in others if one != -1)
+    others, row = [size for size in shape[1:] if isinstance(size, int)], math.prod(data.shape[1:])
+    counted = math.prod(size for size in others if size != -1)
     if len(others) < len(shape) - 1 or others.count(-1) > 1 or min(others, default=1) < -1 or not counted or not row:
         return None
     inferred_size, rest = divmod(row, counted)
     if rest or (inferred_size != 1 and -1 not in others):
         return None
-    return [-1, *(inferred_size if one == -1 else one for one in others)]
+    return [-1, *(inferred_size if size == -1 else size for size in others)]

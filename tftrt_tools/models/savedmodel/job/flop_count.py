@@ -43,19 +43,19 @@ def count(
     hidden, seen = _hidden(after), seen or {}
     if not native and not inside:
         return Flops(unknown=hidden)
-    known, constants = _inferred(before, sizes), _constants(after)
-    found = {
-        node.name: seen[node.name] if node.name in seen else _flops(node, known, constants)
+    shapes_graph, constants = _inferred(before, sizes), _constants(after)
+    counts = {
+        node.name: seen[node.name] if node.name in seen else _flops(node, shapes_graph, constants)
         for node in (*native, *inside)
     }
-    unknown = tuple(name for name, flops in found.items() if flops is None)
+    unknown = tuple(name for name, flops in counts.items() if flops is None)
     looping = control_flow.in_loops(before)
     return Flops(
-        inside=sum(found[node.name] or 0 for node in inside),
-        total=sum(flops or 0 for flops in found.values()),
+        inside=sum(counts[node.name] or 0 for node in inside),
+        total=sum(flops or 0 for flops in counts.values()),
         unknown=(*unknown, *hidden),
-        loops=tuple(name for name in found if name in looping and name not in seen),
-        rounds=tuple(name for name in found if name in seen),
+        loops=tuple(name for name in counts if name in looping and name not in seen),
+        rounds=tuple(name for name in counts if name in seen),
     )
 
 
@@ -71,7 +71,12 @@ def _counted(graph_def: graph_pb2.GraphDef) -> tuple[list[node_def_pb2.NodeDef],
     """(nodes in TensorFlow, nodes in engines) that are counted."""
     return (
         [node for node in graph_def.node if node.op in OPS],
-        [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def if node.op in OPS],
+        [
+            node
+            for native_segment in graph.native_segments(graph_def).values()
+            for node in native_segment.function.node_def
+            if node.op in OPS
+        ],
     )
 
 
@@ -96,7 +101,11 @@ def _hidden(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
 
 def _constants(graph_def: graph_pb2.GraphDef) -> dict[str, tf.TensorShape]:
     """{constant: its shape} of a graph and its engines."""
-    engines = [node for one in graph.native_segments(graph_def).values() for node in one.function.node_def]
+    engines = [
+        node
+        for native_segment in graph.native_segments(graph_def).values()
+        for node in native_segment.function.node_def
+    ]
     return {
         node.name: tf.TensorShape(node.attr["value"].tensor.tensor_shape)
         for node in (*graph_def.node, *engines)
@@ -121,24 +130,24 @@ class _Made:
         return value.s if value.WhichOneof("value") == "s" else value.b
 
 
-def _flops(node: node_def_pb2.NodeDef, known: tf.Graph, constants: Mapping[str, tf.TensorShape]) -> int | None:
+def _flops(node: node_def_pb2.NodeDef, shapes_graph: tf.Graph, constants: Mapping[str, tf.TensorShape]) -> int | None:
     """Operations of one node, or None if a size is open. Args: constants: as of _constants."""
-    before = _tensor(node.name, known)
+    before = _tensor(node.name, shapes_graph)
     if before is None:
         return None
     if before.op.type == node.op:
         return of_sizes(before.op, [tensor.shape for tensor in before.op.inputs], before.shape)
     inputs = []
     for name in (folding.name_of(source) for source in node.input if not source.startswith("^")):
-        tensor = _tensor(name, known) if name not in constants else None
+        tensor = _tensor(name, shapes_graph) if name not in constants else None
         inputs.append(constants.get(name, tf.TensorShape(None) if tensor is None else tensor.shape))
     return of_sizes(_Made(node), inputs, before.shape)
 
 
-def _tensor(name: str, known: tf.Graph) -> tf.Tensor | None:
+def _tensor(name: str, shapes_graph: tf.Graph) -> tf.Tensor | None:
     """The first result of a node, None for a node that is not in the graph or has no result."""
     try:
-        return next(iter(known.get_operation_by_name(name).outputs), None)
+        return next(iter(shapes_graph.get_operation_by_name(name).outputs), None)
     except KeyError:
         return None
 
@@ -177,12 +186,12 @@ def _einsum(operation: tf.Operation | _Made, inputs: Sequence[tf.TensorShape]) -
     given, result = operation.get_attr("equation").decode().replace(" ", "").split("->")
     if len(inputs) == 1:
         return [0]
-    found: dict[str, int | None] = {}
+    flops: dict[str, int | None] = {}
     for labels, shape in zip(given.split(","), inputs, strict=True):
         if shape.rank is None:
             return [None]
         left, _, right = labels.partition("...")
         sizes = list(shape)
-        found.update(zip(left, sizes, strict=False))
-        found.update(zip(right[::-1], sizes[::-1], strict=False))
-    return [size for label, size in found.items() if label not in result]
+        flops.update(zip(left, sizes, strict=False))
+        flops.update(zip(right[::-1], sizes[::-1], strict=False))
+    return [size for label, size in flops.items() if label not in result]

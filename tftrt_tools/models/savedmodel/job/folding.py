@@ -47,18 +47,18 @@ def behind(
     sources: Iterable[str], nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]
 ) -> dict[str, node_def_pb2.NodeDef] | None:
     """{name: node} of all nodes that compute some tensors, up to constants and placeholders; None if an op is not among `ops`."""
-    found, waiting = {}, [name_of(source) for source in sources]
+    ancestors, waiting = {}, [name_of(source) for source in sources]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in ancestors:
             continue
         node = nodes[name]
         if node.op not in ops and node.op != "Const":
             return None
-        found[name] = node
+        ancestors[name] = node
         if node.op != "Shape":
-            waiting += [name_of(one) for one in node.input if not one.startswith("^")]
-    return found
+            waiting += [name_of(source) for source in node.input if not source.startswith("^")]
+    return ancestors
 
 
 def part(found: dict[str, node_def_pb2.NodeDef]) -> graph_pb2.GraphDef:
@@ -68,7 +68,7 @@ def part(found: dict[str, node_def_pb2.NodeDef]) -> graph_pb2.GraphDef:
         copy = result.node.add()
         copy.CopyFrom(node)
         copy.device = ""
-        copy.input[:] = [one for one in node.input if not one.startswith("^")]
+        copy.input[:] = [source for source in node.input if not source.startswith("^")]
         if "_class" in copy.attr:  # colocation with nodes that may not be here
             del copy.attr["_class"]
         if node.op == "Shape":
@@ -81,15 +81,15 @@ def part(found: dict[str, node_def_pb2.NodeDef]) -> graph_pb2.GraphDef:
 
 def value(source: str, nodes: dict[str, node_def_pb2.NodeDef], ops: frozenset[str]) -> npt.NDArray[Any] | None:
     """The array of a tensor that `ops` compute from constants alone, or None."""
-    found = behind([source], nodes, ops - {"Shape"})
-    if found is None:
+    ancestors = behind([source], nodes, ops - {"Shape"})
+    if ancestors is None:
         return None
-    if len(found) == 1:
+    if len(ancestors) == 1:
         array: npt.NDArray[Any] = tf.make_ndarray(nodes[name_of(source)].attr["value"].tensor)
         return array
     with tf.device("/CPU:0"):
         function = tf.compat.v1.wrap_function(
-            lambda: tf.import_graph_def(part(found), return_elements=[_tensor(source)]), []
+            lambda: tf.import_graph_def(part(ancestors), return_elements=[_tensor(source)]), []
         )
         array = function()[0].numpy()
         return array

@@ -61,10 +61,10 @@ def variable_writers(graph_def: graph_pb2.GraphDef) -> list[str]:
 def engine_ops(graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
     """The EngineOps of a graph, one for each name."""
     functions = library(graph_def)
-    found: dict[str, EngineOp] = {}
+    engines: dict[str, EngineOp] = {}
     for node in engine_nodes(graph_def):
-        found.setdefault(engine_name(node.name), _engine_op(node, functions))
-    return list(found.values())
+        engines.setdefault(engine_name(node.name), _engine_op(node, functions))
+    return list(engines.values())
 
 
 def library(graph_def: graph_pb2.GraphDef) -> dict[str, function_pb2.FunctionDef]:

@@ -35,12 +35,12 @@ def rewrite(
     Returns: (Grouped, …), in the graph's order; those that were not rewritten have no `written`: their filter is not known, it has three
       dimensions, or it would become too large.
     """
-    found, filters = [], {}
+    convolutions, filters = [], {}
     nodes = {node.name: node for node in graph_def.node}
     for node, groups in _grouped(graph_def):
         if node.name in kept:
             continue
-        one = Grouped(name=node.name, type=node.op, groups=groups)
+        convolution = Grouped(name=node.name, type=node.op, groups=groups)
         before = folding.value(node.input[1], nodes, folding.FILTERS) if node.op == "Conv2D" else None
         if before is not None:
             written, values = _written(node, before, groups)
@@ -48,11 +48,11 @@ def rewrite(
             if added <= most_bytes:
                 most_bytes -= added
                 filters[node.name] = (written, values)
-                one = dataclasses.replace(one, written=written, added_bytes=added)
-        found.append(one)
+                convolution = dataclasses.replace(convolution, written=written, added_bytes=added)
+        convolutions.append(convolution)
     if filters:
         _write(graph_def, filters)
-    return tuple(found)
+    return tuple(convolutions)
 
 
 def _grouped(graph_def: graph_pb2.GraphDef) -> list[tuple[node_def_pb2.NodeDef, int]]:
@@ -61,7 +61,7 @@ def _grouped(graph_def: graph_pb2.GraphDef) -> list[tuple[node_def_pb2.NodeDef, 
     if not nodes:
         return []
     shapes = inferred.shapes(graph_def)
-    found = []
+    grouped_nodes = []
     for node in nodes:
         operation = shapes.get_operation_by_name(node.name)
         data, filters = (tensor.shape for tensor in operation.inputs)
@@ -69,8 +69,8 @@ def _grouped(graph_def: graph_pb2.GraphDef) -> list[tuple[node_def_pb2.NodeDef, 
             continue
         channels, read = data[_layout(node).index("C")], filters[-2]
         if channels and read and channels != read:
-            found.append((node, channels // read))
-    return found
+            grouped_nodes.append((node, channels // read))
+    return grouped_nodes
 
 
 def _written(node: node_def_pb2.NodeDef, filters: npt.NDArray[Any], groups: int) -> tuple[str, npt.NDArray[Any]]:
@@ -83,8 +83,8 @@ def _written(node: node_def_pb2.NodeDef, filters: npt.NDArray[Any], groups: int)
     dense = np.zeros((height, width, read * groups, results), filters.dtype)
     of_group = results // groups
     for group in range(groups):
-        mine = slice(group * of_group, (group + 1) * of_group)
-        dense[:, :, group * read : (group + 1) * read, mine] = filters[..., mine]
+        group_slice = slice(group * of_group, (group + 1) * of_group)
+        dense[:, :, group * read : (group + 1) * read, group_slice] = filters[..., group_slice]
     return "Conv2D", dense
 
 
@@ -105,5 +105,5 @@ def _write(graph_def: graph_pb2.GraphDef, filters: Mapping[str, tuple[str, npt.N
         node.input[1] = added_nodes.constant(f"{name}/filter", values, graph_def, nodes)
         if written != node.op:
             node.op = written
-            for attribute in [one for one in node.attr if one not in _DEPTHWISE_ATTRIBUTES and not one.startswith("_")]:
+            for attribute in [key for key in node.attr if key not in _DEPTHWISE_ATTRIBUTES and not key.startswith("_")]:
                 del node.attr[attribute]

@@ -176,7 +176,10 @@ def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, dict[str, Limit]]
         return {}
     try:
         keys = _Reader(graph_def, {}).tables() if not ops.isdisjoint(_LOOKUPS) else {}
-        return {name: _Reader(graph_def, keys).limits(one) for name, one in signatures.definitions(meta_graph).items()}
+        return {
+            name: _Reader(graph_def, keys).limits(definition)
+            for name, definition in signatures.definitions(meta_graph).items()
+        }
     except _TooLarge:
         return {}
 
@@ -204,8 +207,10 @@ class _Reader:
                 else tuple(Size(name, axis) if dim is None else dim for axis, dim in enumerate(shape))
             )
             fed[_output(info.name)] = Value(traces=(Trace(name),), dims=dims)
-        wanted = [_node(info.name) for info in signature.outputs.values() if info.WhichOneof("encoding") == "name"]
-        self._walk(self._nodes, fed, wanted, 0)
+        output_nodes = [
+            _node(info.name) for info in signature.outputs.values() if info.WhichOneof("encoding") == "name"
+        ]
+        self._walk(self._nodes, fed, output_nodes, 0)
         return self._found.limits(
             {name for name, info in signature.inputs.items() if "int" in graph.dtype_name(info.dtype)}
         )
@@ -257,7 +262,7 @@ class _Reader:
         if node.op in self._functions:
             return [node.op]
         values = [node.attr[key] for key in _CALLS.get(node.op, ()) if key in node.attr]
-        names = [one.name for value in values for one in (value.list.func or [value.func])]
+        names = [function.name for value in values for function in (value.list.func or [value.func])]
         return [name for name in names if name in self._functions]
 
     def _call(
@@ -423,10 +428,10 @@ def _shape(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
 def _sliced(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     """StridedSlice: of sizes it takes one or some, of other tensors some values."""
     sizes = inputs[0].elements()
-    bounds = [one.constant for one in inputs[1:4]]
-    if sizes is None or len(bounds) < 3 or any(one is None or one.size != 1 for one in bounds):
+    bounds = [bound.constant for bound in inputs[1:4]]
+    if sizes is None or len(bounds) < 3 or any(bound is None or bound.size != 1 for bound in bounds):
         return [inputs[0].moved()]
-    begin, end, step = (int(one.reshape(-1)[0]) for one in bounds if one is not None)
+    begin, end, step = (int(bound.reshape(-1)[0]) for bound in bounds if bound is not None)
     if graph.attribute(node, "shrink_axis_mask").i:
         return [Value(traces=inputs[0].traces, dims=(), sizes=sizes[begin : begin + 1 or None])]
     chosen = slice(
@@ -447,16 +452,16 @@ def _gathered(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
         and places.dtype.kind in "iu"
         and places.max() < len(sizes)
     ):
-        return [Value(sizes=tuple(sizes[int(one)] for one in places.reshape(-1)))]
+        return [Value(sizes=tuple(sizes[int(place)] for place in places.reshape(-1)))]
     return [inputs[0].moved()]
 
 
 def _concatenated(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
     values, axis = (inputs[1:], inputs[0]) if node.op == "Concat" else (inputs[:-1], inputs[-1])
-    sizes = [one.elements() for one in values]
-    if all(one is not None for one in sizes) and axis.constant is not None:
-        return [Value(sizes=tuple(size for one in sizes for size in one or ()))]
-    return [joined(values, _stacked([one.dims for one in values], axis.constant))]
+    sizes = [value.elements() for value in values]
+    if all(size is not None for size in sizes) and axis.constant is not None:
+        return [Value(sizes=tuple(size for listed in sizes for size in listed or ()))]
+    return [joined(values, _stacked([value.dims for value in values], axis.constant))]
 
 
 def _stacked(dims: Sequence[tuple[Dim, ...] | None], axis: npt.NDArray[Any] | None) -> tuple[Dim, ...] | None:
@@ -464,13 +469,17 @@ def _stacked(dims: Sequence[tuple[Dim, ...] | None], axis: npt.NDArray[Any] | No
         axis is None
         or not dims
         or dims[0] is None
-        or any(one is None or len(one) != len(dims[0]) for one in dims)
+        or any(dim is None or len(dim) != len(dims[0]) for dim in dims)
         or not len(dims[0])
     ):
         return None
     place = int(axis.reshape(-1)[0]) % len(dims[0])
-    mine = [one[place] for one in dims if one is not None]
-    total: Dim = sum(one for one in mine if isinstance(one, int)) if all(isinstance(one, int) for one in mine) else None
+    lengths = [dim[place] for dim in dims if dim is not None]
+    total: Dim = (
+        sum(length for length in lengths if isinstance(length, int))
+        if all(isinstance(length, int) for length in lengths)
+        else None
+    )
     return tuple(total if number == place else dim for number, dim in enumerate(dims[0]))
 
 

@@ -105,7 +105,7 @@ def _elements(node: node_def_pb2.NodeDef, sizes: str, slim: graph_pb2.GraphDef) 
     for bound, value in zip(bounds, (1, -1), strict=True):
         bound.attr["dtype"].type = types_pb2.DT_INT32
         bound.attr["value"].tensor.CopyFrom(tf.make_tensor_proto([value], tf.int32))
-    rest = slim.node.add(name=f"{node.name}/rest_", op="Slice", input=[sizes, *(one.name for one in bounds)])
+    rest = slim.node.add(name=f"{node.name}/rest_", op="Slice", input=[sizes, *(constant.name for constant in bounds)])
     rest.attr["T"].type = rest.attr["Index"].type = types_pb2.DT_INT32
     result: str = rest.name
     return result

@@ -95,20 +95,20 @@ def reached(
     nodes: Iterable[node_def_pb2.NodeDef], functions: Mapping[str, function_pb2.FunctionDef]
 ) -> dict[str, bool]:
     """Names of the functions that `nodes` call, directly or through other functions."""
-    found: dict[str, bool] = {}
+    reads: dict[str, bool] = {}
     waiting = [nodes]
     while waiting:
         for node in waiting.pop():
             called = [
                 node.op,
                 *(value.func.name for value in node.attr.values()),
-                *(one.name for value in node.attr.values() for one in value.list.func),
+                *(function.name for value in node.attr.values() for function in value.list.func),
             ]
             for name in called:
-                if name in functions and name not in found:
-                    found[name] = True
+                if name in functions and name not in reads:
+                    reads[name] = True
                     waiting.append(functions[name].node_def)
-    return found
+    return reads
 
 
 def _is_call(node: node_def_pb2.NodeDef, holders: AbstractSet[str]) -> bool:
@@ -117,16 +117,16 @@ def _is_call(node: node_def_pb2.NodeDef, holders: AbstractSet[str]) -> bool:
 
 def _holding_engines(functions: Mapping[str, function_pb2.FunctionDef]) -> set[str]:
     """Names of the functions that hold an engine op, or call one that does."""
-    found: set[str] = set()
+    names: set[str] = set()
     before: set[str] | None = None
-    while found != before:
-        before = set(found)
-        found |= {
+    while names != before:
+        before = set(names)
+        names |= {
             name
             for name, function in functions.items()
-            if any(node.op == ENGINE_OP or _is_call(node, found) for node in function.node_def)
+            if any(node.op == ENGINE_OP or _is_call(node, names) for node in function.node_def)
         }
-    return found
+    return names
 
 
 def _prefix(name: str, taken: set[str]) -> str:

@@ -18,7 +18,7 @@ def specs(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, tuple[InputSpec,
     return {
         name: tuple(
             spec.knowing(limits.get(name, {}).get(spec.name), places.get(name, {}).get(spec.name))
-            for spec in graph.specs(one.inputs)
+            for spec in graph.specs(definition.inputs)
         )
-        for name, one in signatures.definitions(meta_graph).items()
+        for name, definition in signatures.definitions(meta_graph).items()
     }

@@ -79,8 +79,8 @@ def signature_graphs(meta_graph: meta_graph_pb2.MetaGraphDef) -> tuple[Signature
     """The SignatureGraphs of a MetaGraphDef."""
     engines, same, specs = graph.engine_ops(meta_graph.graph_def), twins.find(meta_graph), input_facts.specs(meta_graph)
     return tuple(
-        _signature(name, one, meta_graph, engines, same.get(name, ""), specs[name])
-        for name, one in signatures.definitions(meta_graph).items()
+        _signature(name, definition, meta_graph, engines, same.get(name, ""), specs[name])
+        for name, definition in signatures.definitions(meta_graph).items()
     )
 
 
@@ -94,7 +94,7 @@ def _signature(
 ) -> SignatureGraph:
     walk = _Walk(meta_graph)
     walk.from_outputs([info.name for info in signature.outputs.values()])
-    inside = sum(one.compute_ops for one in engines if one.name in walk.engines)
+    inside = sum(engine.compute_ops for engine in engines if engine.name in walk.engines)
     outputs = graph.specs(signature.outputs)
     return SignatureGraph(
         name=name,
@@ -142,7 +142,7 @@ class _Walk:
             self.native.append(Node(node.name, node.op, function))
         for value in node.attr.values():
             for called in (
-                [value.func.name] if value.WhichOneof("value") == "func" else [one.name for one in value.list.func]
+                [value.func.name] if value.WhichOneof("value") == "func" else [func.name for func in value.list.func]
             ):
                 self._enter(called)
 
@@ -160,15 +160,15 @@ def _node_name(tensor: str) -> str:
 def _ambiguous(graph_def: graph_pb2.GraphDef) -> tuple[str, ...]:
     """Engine names that stand for different segments. TF-TRT caches engines by name, so one segment would get the engine of the other."""
     functions = graph.library(graph_def)
-    found: dict[str, set[tuple[Any, ...]]] = {}
+    shapes: dict[str, set[tuple[Any, ...]]] = {}
     for node in graph.engine_nodes(graph_def):
         segment = functions.get(node.attr["segment_func"].func.name)
         body = (
             [inner.SerializeToString(deterministic=True) for inner in segment.node_def] if segment is not None else []
         )
         types = (tuple(node.attr["InT"].list.type), tuple(node.attr["OutT"].list.type), tuple(sorted(body)))
-        found.setdefault(graph.engine_name(node.name), set()).add(types)
-    return tuple(name for name, segments in found.items() if len(segments) > 1)
+        shapes.setdefault(graph.engine_name(node.name), set()).add(types)
+    return tuple(name for name, segments in shapes.items() if len(segments) > 1)
 
 
 def _engine_files(path: str | os.PathLike[str]) -> tuple[EngineFile, ...]:
@@ -192,12 +192,12 @@ def _engine_file(file: pathlib.Path) -> EngineFile:
 
 def _loads(graph_def: graph_pb2.GraphDef) -> dict[str, int]:
     """{engine: engines kept} of the engine files that the model's initializers read."""
-    found = {}
+    ops = {}
     for function in graph_def.library.function:
         nodes = {node.op: node for node in function.node_def}
         handle, initialize = nodes.get("CreateTRTResourceHandle"), nodes.get("InitializeTRTResource")
         if handle is not None and initialize is not None:
             # A SavedModel drops attributes that have their default value, here 1.
             kept = initialize.attr["max_cached_engines_count"].i if "max_cached_engines_count" in initialize.attr else 1
-            found[handle.attr["resource_name"].s.decode(errors="replace")] = kept
-    return found
+            ops[handle.attr["resource_name"].s.decode(errors="replace")] = kept
+    return ops

@@ -46,9 +46,9 @@ class Model:
 
     def specs(self, name: str) -> list[InputSpec]:
         """As `input_specs` of a signature; with the limits of their values, and their places."""
-        known = {spec.name: spec for spec in self.inputs.get(name, ())}
+        spec_of = {spec.name: spec for spec in self.inputs.get(name, ())}
         return [
-            dataclasses.replace(spec, known=known[spec.name].known) if spec.name in known else spec
+            dataclasses.replace(spec, known=spec_of[spec.name].known) if spec.name in spec_of else spec
             for spec in input_specs(self.root.signatures[name])
         ]
 
@@ -58,7 +58,9 @@ def load(path: str | os.PathLike[str], tags: Sequence[str] = ()) -> Model:
     proto = protos.read(path)
     meta = protos.meta_graph(proto, tags)
     chosen = tuple(meta.meta_info_def.tags)
-    others = tuple(",".join(one.meta_info_def.tags) for one in proto.meta_graphs if one is not meta)
+    others = tuple(
+        ",".join(meta_graph.meta_info_def.tags) for meta_graph in proto.meta_graphs if meta_graph is not meta
+    )
     _check_assets(path, meta)
     op_libraries.load()
     _register_optimizers(meta)
@@ -88,8 +90,8 @@ def _check_assets(path: str | os.PathLike[str], meta: meta_graph_pb2.MetaGraphDe
     old = (
         meta.collection_def["saved_model_assets"].any_list.value if "saved_model_assets" in meta.collection_def else ()
     )
-    kept = (protos.meta_graph_pb2.AssetFileDef.FromString(one.value) for one in old)
-    for name in (one.filename for one in (*meta.asset_file_def, *kept)):
+    kept = (protos.meta_graph_pb2.AssetFileDef.FromString(packed.value) for packed in old)
+    for name in (asset.filename for asset in (*meta.asset_file_def, *kept)):
         place = pathlib.PurePosixPath(name)
         if place.is_absolute() or ".." in place.parts:
             raise errors.TftrtError(
@@ -120,8 +122,8 @@ def answers(
 def array(name: str, tensor: tf.Tensor | tf.SparseTensor | tf.RaggedTensor) -> npt.NDArray[Any]:
     """An output as an array. Raises: TftrtError for one that is no dense tensor."""
     if isinstance(tensor, tf.Tensor) and tensor.dtype not in (tf.variant, tf.resource):
-        found: npt.NDArray[Any] = tensor.numpy()
-        return found
+        value: npt.NDArray[Any] = tensor.numpy()
+        return value
     kind = (
         tensor.dtype.name
         if isinstance(tensor, tf.Tensor)

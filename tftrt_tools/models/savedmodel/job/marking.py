@@ -59,23 +59,23 @@ def computed(graph_def: graph_pb2.GraphDef, prefix: str = "") -> dict[str, Compu
     """
     left = control_flow.in_loops(graph_def) | control_flow.in_branches(graph_def)
     functions = graph.library(graph_def)
-    found: dict[str, Computed] = {}
-    known: dict[str, str] = {}
+    inner: dict[str, Computed] = {}
+    outer_names: dict[str, str] = {}
     for op in _imported(graph_def):
-        reads = _reads(op, known)
+        reads = _reads(op, outer_names)
         if op.type == ENGINE_OP:
             segment = functions.get(op.get_attr("segment_func").name)
-            for name, one in _inside(op, segment, known) if segment else ():
-                known.update({f"{op.name}:{one.output}": name} if one.output >= 0 else {})
+            for name, marked in _inside(op, segment, outer_names) if segment else ():
+                outer_names.update({f"{op.name}:{marked.output}": name} if marked.output >= 0 else {})
                 if op.name not in left:
-                    found[name] = one
+                    inner[name] = marked
         elif reads is not None:
-            known.update(_names(op, reads, prefix))
+            outer_names.update(_names(op, reads, prefix))
             for tensor in _floats(op) if op.name not in left else ():
-                found[known[tensor.name]] = Computed(
+                inner[outer_names[tensor.name]] = Computed(
                     op.type, _attributes(op), reads, tensor.dtype.as_datatype_enum, tensor.name
                 )
-    return found
+    return inner
 
 
 def _imported(graph_def: graph_pb2.GraphDef) -> list[tf.Operation]:
@@ -105,12 +105,12 @@ def _inside(
     references = {tensor: place for place, tensor in places.items()}
     outputs = {segment.ret[argument.name]: number for number, argument in enumerate(segment.signature.output_arg)}
     given = zip(segment.signature.input_arg, engine.inputs, strict=True)
-    known = {f"{argument.name}:0": outside.get(tensor.name, tensor.name) for argument, tensor in given}
+    outer_names = {f"{argument.name}:0": outside.get(tensor.name, tensor.name) for argument, tensor in given}
     for op in _imported(body):
-        reads = _reads(op, known)
+        reads = _reads(op, outer_names)
         if not reads:
             continue
-        known.update(_names(op, reads))
+        outer_names.update(_names(op, reads))
         for tensor in _floats(op):
             place = references[tensor.name]
             # A further output that nobody reads, such as the mean of a batch normalization, has no tensor in TensorRT.
@@ -149,29 +149,29 @@ def mark(graph_def: graph_pb2.GraphDef, tensors: Mapping[str, Computed], number:
     """
     nodes = {node.name: node for node in graph_def.node}
     functions = graph.library(graph_def)
-    inner = [one for one in tensors.values() if one.engine and one.output < 0]
+    inner = [tensor for tensor in tensors.values() if tensor.engine and tensor.output < 0]
     further: dict[tuple[str, str], int] = {}
     suffix = f"{MARKED}{number}"
-    for engine in dict.fromkeys(one.engine for one in inner):
+    for engine in dict.fromkeys(tensor.engine for tensor in inner):
         node, segment = nodes[engine], graph_def.library.function.add()
         segment.CopyFrom(functions[node.attr["segment_func"].func.name])
         segment.signature.name += suffix
-        for one in (one for one in inner if one.engine == engine):
-            further[engine, one.place] = port = len(node.attr["OutT"].list.type)
+        for marked in (marked for marked in inner if marked.engine == engine):
+            further[engine, marked.place] = port = len(node.attr["OutT"].list.type)
             # TF-TRT knows outputs by these names.
-            argument = segment.signature.output_arg.add(name=f"{OUTPUT.lower()}{port}", type=one.dtype)
-            segment.ret[argument.name] = one.place
-            node.attr["OutT"].list.type.append(one.dtype)
+            argument = segment.signature.output_arg.add(name=f"{OUTPUT.lower()}{port}", type=marked.dtype)
+            segment.ret[argument.name] = marked.place
+            node.attr["OutT"].list.type.append(marked.dtype)
             if "output_shapes" in node.attr:
                 node.attr["output_shapes"].list.shape.add(unknown_rank=True)
         node.attr["segment_func"].func.name = segment.signature.name
         node.attr["serialized_segment"].s = b""
         node.attr["_allow_build_at_runtime"].b = True
-    renamed = {one.engine: one.engine + suffix for one in inner}
+    renamed = {tensor.engine: tensor.engine + suffix for tensor in inner}
     graph.rename(graph_def, renamed, {})
     return {
-        name: f"{renamed.get(one.engine, one.engine)}:{further.get((one.engine, one.place), one.output)}"
-        if one.engine
-        else one.place
-        for name, one in tensors.items()
+        name: f"{renamed.get(tensor.engine, tensor.engine)}:{further.get((tensor.engine, tensor.place), tensor.output)}"
+        if tensor.engine
+        else tensor.place
+        for name, tensor in tensors.items()
     }

@@ -28,11 +28,11 @@ def _stand_in() -> Iterator[None]:
     if "tensorflow" in sys.modules:
         yield
         return
-    found = importlib.util.find_spec("tensorflow")
-    if found is None:
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None:
         raise ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow")
     package = types.ModuleType("tensorflow")
-    package.__path__ = list(found.submodule_search_locations or ())
+    package.__path__ = list(spec.submodule_search_locations or ())
     sys.modules["tensorflow"] = package
     try:
         yield
@@ -71,16 +71,17 @@ def read(path: str | os.PathLike[str]) -> saved_model_pb2.SavedModel:
 
 def meta_graph(proto: saved_model_pb2.SavedModel, tags: Sequence[str] = ()) -> meta_graph_pb2.MetaGraphDef:
     """The MetaGraphDef with `tags`; without tags the only one, else the one tagged "serve". Raises: UsageError."""
-    known = [tuple(meta.meta_info_def.tags) for meta in proto.meta_graphs]
+    tag_sets = [tuple(meta.meta_info_def.tags) for meta in proto.meta_graphs]
     for meta in proto.meta_graphs:
         if tags and set(meta.meta_info_def.tags) == set(tags):
             return meta
     if not tags:
-        if len(known) == 1:
+        if len(tag_sets) == 1:
             return proto.meta_graphs[0]
         for meta in proto.meta_graphs:
             if list(meta.meta_info_def.tags) == ["serve"]:
                 return meta
     raise errors.UsageError(
-        f"no MetaGraph with tags {','.join(tags) or 'serve'}", "here: " + "; ".join(",".join(one) for one in known)
+        f"no MetaGraph with tags {','.join(tags) or 'serve'}",
+        "here: " + "; ".join(",".join(tag_set) for tag_set in tag_sets),
     )

@@ -200,12 +200,12 @@ class _Gated:
 
     def readers(self) -> dict[str, list[tuple[node_def_pb2.NodeDef, int]]]:
         """{tensor "node:port": [(node, input index)]} of the data inputs."""
-        found: dict[str, list[tuple[node_def_pb2.NodeDef, int]]] = {}
+        readers_of: dict[str, list[tuple[node_def_pb2.NodeDef, int]]] = {}
         for node in self.result.node:
             for index, source in enumerate(node.input):
                 if not source.startswith("^"):
-                    found.setdefault(source if ":" in source else f"{source}:0", []).append((node, index))
-        return found
+                    readers_of.setdefault(source if ":" in source else f"{source}:0", []).append((node, index))
+        return readers_of
 
     def switch_output(
         self,
@@ -237,15 +237,15 @@ def _frames(graph_def: graph_pb2.GraphDef) -> dict[str, tuple[node_def_pb2.NodeD
     for node in graph_def.node:
         for source in node.input:
             readers.setdefault(source.lstrip("^").partition(":")[0], []).append(node.name)
-    found: dict[str, tuple[node_def_pb2.NodeDef, ...]] = {node.name: () for node in graph_def.node if not node.input}
-    waiting = list(found)
+    sources: dict[str, tuple[node_def_pb2.NodeDef, ...]] = {node.name: () for node in graph_def.node if not node.input}
+    waiting = list(sources)
     while waiting:
         source = waiting.pop()
         for name in readers.get(source, ()):
-            if name not in found:
-                found[name] = _frame(nodes[name], nodes[source], found[source])
+            if name not in sources:
+                sources[name] = _frame(nodes[name], nodes[source], sources[source])
                 waiting.append(name)
-    return {name: enters for name, enters in found.items() if enters}
+    return {name: enters for name, enters in sources.items() if enters}
 
 
 def _frame(

@@ -173,12 +173,12 @@ def _sites(
 
 def _inner_nodes(tensors: Mapping[str, dict[str, str]]) -> dict[str, tuple[str, str]]:
     """{node of the graph: (engine, node of the segment)}, without arguments and results, which are other nodes' tensors."""
-    found = {}
+    sites = {}
     for engine, inner in tensors.items():
         for name, outer in inner.items():
             if outer.endswith(f"/{name}") and engine in outer[: -len(name)]:
-                found[outer.rpartition(":")[0]] = (engine, name.rpartition(":")[0])
-    return found
+                sites[outer.rpartition(":")[0]] = (engine, name.rpartition(":")[0])
+    return sites
 
 
 def _known(op: str) -> bool:
@@ -196,14 +196,14 @@ def _types(node: node_def_pb2.NodeDef, which: str) -> list[int]:
     def attribute(name: str) -> Any:
         return node.attr[name] if name in node.attr else defaults[name]
 
-    found = []
+    dtypes = []
     for arg in getattr(op, which):
         if arg.type_list_attr:
-            found += list(attribute(arg.type_list_attr).list.type)
+            dtypes += list(attribute(arg.type_list_attr).list.type)
             continue
         count = attribute(arg.number_attr).i if arg.number_attr else 1
-        found += [arg.type or attribute(arg.type_attr).type] * count
-    return found
+        dtypes += [arg.type or attribute(arg.type_attr).type] * count
+    return dtypes
 
 
 def _constant(source: str, nodes: Mapping[str, node_def_pb2.NodeDef]) -> node_def_pb2.NodeDef | None:

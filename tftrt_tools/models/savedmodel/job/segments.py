@@ -134,14 +134,14 @@ class _Hasher:
     def _item(self, kind: str, item: Any) -> bytes:
         if kind == "func":
             # A function counts by its content, because the conversion invents its name.
-            known = self._call(item.name) if item.name in self._library else item.name.encode()
+            identity = self._call(item.name) if item.name in self._library else item.name.encode()
             attributes = [
                 part
                 for key in sorted(item.attr)
                 if not key.startswith("_")
                 for part in (key.encode(), self._value(item.attr[key]))
             ]
-            return _hash(b"func", known, *attributes)
+            return _hash(b"func", identity, *attributes)
         if kind == "tensor":
             return _tensor(item)
         if kind == "shape":
@@ -176,9 +176,9 @@ class _Nodes:
         self._compute(name)
         return _hash(b"output", port, self._done[name])
 
-    def _compute(self, wanted: str) -> None:
+    def _compute(self, last: str) -> None:
         # Without recursion: a segment can be deeper than Python's stack.
-        entered, stack = set(), [wanted]
+        entered, stack = set(), [last]
         while stack:
             name = stack[-1]
             if name in self._done:
@@ -187,7 +187,9 @@ class _Nodes:
             if name not in self._nodes:
                 raise ValueError(f"function {self._name!r} has no node {name!r}")
             sources = [source for source in self._nodes[name].input if not source.startswith("^")]
-            needed = [one for one, _ in map(_split, sources) if one not in self._inputs and one not in self._done]
+            needed = [
+                source for source, _ in map(_split, sources) if source not in self._inputs and source not in self._done
+            ]
             if needed and name in entered:
                 raise ValueError(f"function {self._name!r} has a cycle through {name!r}")
             entered.add(name)

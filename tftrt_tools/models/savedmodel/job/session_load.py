@@ -20,11 +20,11 @@ _INITIALIZER = "__saved_model_init_op"
 def lost(meta_graph: meta_graph_pb2.MetaGraphDef) -> tuple[str, ...]:
     """Names of the variables that signatures read and that a session leaves without a value."""
     nodes = {node.name: node for node in meta_graph.graph_def.node}
-    known = signatures.definitions(meta_graph)
-    read = _behind([one.name for signature in known.values() for one in signature.outputs.values()], nodes)
+    definitions = signatures.definitions(meta_graph)
+    read = _behind([output.name for signature in definitions.values() for output in signature.outputs.values()], nodes)
     given = [meta_graph.saver_def.restore_op_name] if meta_graph.saver_def.restore_op_name else []
     if _INITIALIZER in meta_graph.signature_def:
-        given += [one.name for one in meta_graph.signature_def[_INITIALIZER].outputs.values()]
+        given += [output.name for output in meta_graph.signature_def[_INITIALIZER].outputs.values()]
     for name in ("saved_model_main_op", "legacy_init_op"):
         given += meta_graph.collection_def[name].node_list.value if name in meta_graph.collection_def else []
     return tuple(sorted(_variable(nodes[name]) for name in read - _behind(given, nodes) if nodes[name].op in _HANDLES))

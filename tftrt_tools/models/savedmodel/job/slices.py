@@ -52,13 +52,13 @@ def ends_from_open_end(op: tf.Operation) -> bool:
 def rewrite(graph_def: graph_pb2.GraphDef, names: Container[str]) -> tuple[str, ...]:
     """Count slices from the beginning, in place, where the graph tells the size. Args: graph_def: frozen. names: of the slices that may
     be changed. Returns: names of those that were."""
-    known = inferred.shapes(graph_def)
+    inferred_shapes = inferred.shapes(graph_def)
     nodes = {node.name: node for node in graph_def.node}
     changed = []
-    for node in [one for one in nodes.values() if one.op == OP and one.name in names]:
-        op = known.get_operation_by_name(node.name)
-        axes = [one for one in _axes(op) if one.size is not None]
-        if any(bound is not None and bound < 0 for one in axes for bound in (one.begin, one.end)):
+    for node in [candidate for candidate in nodes.values() if candidate.op == OP and candidate.name in names]:
+        op = inferred_shapes.get_operation_by_name(node.name)
+        axes = [axis for axis in _axes(op) if axis.size is not None]
+        if any(bound is not None and bound < 0 for axis in axes for bound in (axis.begin, axis.end)):
             begin, end = _counted(op, axes)
             node.input[1] = added_nodes.constant(f"{node.name}/begin_counted", begin, graph_def, nodes)
             node.input[2] = added_nodes.constant(f"{node.name}/end_counted", end, graph_def, nodes)
@@ -76,15 +76,15 @@ def fix(
     Args: declared: the shapes of the segment's inputs. calls: those of each call. Returns: names of the slices that were changed.
     """
     body, _ = segment.to_graph(function)
-    opened, *known = (inferred.shapes(segment.importable(body, shapes)) for shapes in (declared, *calls))
+    opened, *fixed = (inferred.shapes(segment.importable(body, shapes)) for shapes in (declared, *calls))
     changed = []
-    for node in [one for one in function.node_def if one.op == OP]:
+    for node in [candidate for candidate in function.node_def if candidate.op == OP]:
         op = opened.get_operation_by_name(node.name)
         if not (begins_from_open_end(op) or ends_from_open_end(op)):
             continue
-        bounds = {tuple(map(tuple, _all_counted(graph.get_operation_by_name(node.name)) or ())) for graph in known}
-        if len(bounds) == 1 and (one := bounds.pop()):
-            for place, name, values in zip((1, 2), ("begin", "end"), one, strict=True):
+        bounds = {tuple(map(tuple, _all_counted(graph.get_operation_by_name(node.name)) or ())) for graph in fixed}
+        if len(bounds) == 1 and (bound := bounds.pop()):
+            for place, name, values in zip((1, 2), ("begin", "end"), bound, strict=True):
                 constant = function.node_def.add(name=f"{node.name}/{name}_counted", op="Const")
                 constant.attr["dtype"].CopyFrom(node.attr["Index"])
                 constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(values, op.inputs[place].dtype))
@@ -102,13 +102,13 @@ def _all_counted(op: tf.Operation) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] 
 def _counted(op: tf.Operation, axes: Sequence[_Axis]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """(begin, end) of a slice, counted from the beginning on these axes."""
     begin, end = (np.array(tf.get_static_value(op.inputs[number])) for number in (1, 2))
-    for one in axes:
-        assert one.size is not None, "axes of known sizes"
-        for values, bound in ((begin, one.begin), (end, one.end)):
+    for axis in axes:
+        assert axis.size is not None, "axes of known sizes"
+        for values, bound in ((begin, axis.begin), (end, axis.end)):
             if bound is not None and bound < 0:
-                values[one.position] = max(bound + one.size, 0)
-        if one.shrinks:
-            end[one.position] = begin[one.position] + 1
+                values[axis.position] = max(bound + axis.size, 0)
+        if axis.shrinks:
+            end[axis.position] = begin[axis.position] + 1
     return begin, end
 
 

@@ -20,11 +20,11 @@ _FED = frozenset({"Placeholder", "PlaceholderWithDefault"})
 
 def find(meta_graph: meta_graph_pb2.MetaGraphDef) -> dict[str, str]:
     """{signature: the one that stands for it}, only for signatures that are the same as another; serving_default stands for its twins."""
-    known = signatures.definitions(meta_graph)
+    definitions = signatures.definitions(meta_graph)
     compared = _Compared(meta_graph.graph_def)
     groups: list[list[str]] = []
-    for name in known:
-        group = next((group for group in groups if compared.same(known[group[0]], known[name])), None)
+    for name in definitions:
+        group = next((group for group in groups if compared.same(definitions[group[0]], definitions[name])), None)
         if group is None:
             groups.append([name])
         else:
@@ -70,8 +70,8 @@ class _Compared:
     def _same_inputs(first: node_def_pb2.NodeDef, second: node_def_pb2.NodeDef, fed: Mapping[str, str]) -> bool:
         """Compare the inputs of a call: fed ones, and variables, which are nodes of the graph that both share."""
         return len(first.input) == len(second.input) and all(
-            fed.get(_node(mine), _node(mine)) == _node(theirs)
-            for mine, theirs in zip(first.input, second.input, strict=True)
+            fed.get(_node(ours), _node(ours)) == _node(theirs)
+            for ours, theirs in zip(first.input, second.input, strict=True)
         )
 
     def _same_but_names(self, first: node_def_pb2.NodeDef, second: node_def_pb2.NodeDef) -> bool:
@@ -93,8 +93,8 @@ class _Compared:
         if first is None or second is None or len(first.node_def) != len(second.node_def):
             return False
         if any(
-            list(mine.input) != list(theirs.input) or mine.name != theirs.name or not self._same_but_names(mine, theirs)
-            for mine, theirs in zip(first.node_def, second.node_def, strict=True)
+            list(ours.input) != list(theirs.input) or ours.name != theirs.name or not self._same_but_names(ours, theirs)
+            for ours, theirs in zip(first.node_def, second.node_def, strict=True)
         ):
             return False
         return _without_nodes(first) == _without_nodes(second)
@@ -106,13 +106,13 @@ def _node(tensor: str) -> str:
 
 def _take_functions(node: node_def_pb2.NodeDef) -> list[str]:
     """Remove the names of the functions that a node calls from it. Returns: those names."""
-    found = []
+    inputs = []
     for key in sorted(node.attr):
         value = node.attr[key]
         for function in [value.func] if value.WhichOneof("value") == "func" else value.list.func:
-            found.append(function.name)
+            inputs.append(function.name)
             function.name = ""
-    return found
+    return inputs
 
 
 def _without_nodes(function: function_pb2.FunctionDef) -> bytes:

@@ -69,9 +69,13 @@ _BROADCAST = frozenset(
 )
 
 
+# The usual consequence: TensorRT builds no engine. {ops}: the engine's number of ops.
+_UNBUILT = "no GPU builds it, and its {ops} ops run in TensorFlow"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """A reason. ops: of these types, None for all."""
+    """Why TF-TRT cannot build a segment or builds it wrong. ops: the op types that the rule is about, None for all."""
 
     ops: frozenset[str] | None
     # Whether the rule applies to a tf.Operation of a segment.
@@ -81,7 +85,7 @@ class _Rule:
     # Whether it holds only in explicit batch mode: in the other mode all sizes but the batch are known when an engine is built.
     explicit: bool = False
     # The consequence, with the engine's number of ops at {ops}.
-    outcome: str = "no GPU builds it, and its {ops} ops run in TensorFlow"
+    outcome: str = _UNBUILT
 
 
 def find(graph_def: graph_pb2.GraphDef) -> tuple[Finding, ...]:
@@ -95,25 +99,26 @@ def standing(findings: Iterable[Finding], built: Container[str], fixed: Containe
     """The Findings that no engine disproves: a profile of one shape gives the sizes that the graph leaves open. Args: built: names
     of the engine ops that have one. fixed: those whose slices count from the beginning."""
     return tuple(
-        one
-        for one in findings
-        if one.about not in built
-        or one.text.startswith(_WRONG)
-        and not (one.about in fixed and one.text.startswith(_WRONG_IF_OPEN))
+        finding
+        for finding in findings
+        if finding.about not in built
+        or finding.text.startswith(_WRONG)
+        and not (finding.about in fixed and finding.text.startswith(_WRONG_IF_OPEN))
     )
 
 
 def open_slices(graph_def: graph_pb2.GraphDef) -> frozenset[str]:
     """Names of the slices in engine ops of a converted graph that count from an end whose size is open there."""
     segments = [
-        one
-        for one in graph.native_segments(graph_def).values()
-        if not one.engine.implicit_batch and any(node.op == slices.OP for node in one.function.node_def)
+        native_segment
+        for native_segment in graph.native_segments(graph_def).values()
+        if not native_segment.engine.implicit_batch
+        and any(node.op == slices.OP for node in native_segment.function.node_def)
     ]
     return frozenset(
         op.name
-        for one in segments
-        for op in _operations(one)
+        for native in segments
+        for op in _operations(native)
         if op.type == slices.OP and (slices.begins_from_open_end(op) or slices.ends_from_open_end(op))
     )
 
@@ -125,18 +130,18 @@ def _operations(one: Segment) -> list[tf.Operation]:
     return [op for op in operations if op.name not in arguments and not op.name.startswith(engine_op.OUTPUT)]
 
 
-def _of_segment(name: str, one: Segment) -> Iterator[Finding]:
-    types = {node.op for node in one.function.node_def}
+def _of_segment(name: str, native: Segment) -> Iterator[Finding]:
+    types = {node.op for node in native.function.node_def}
     rules = [
         rule
         for rule in _RULES
-        if (rule.ops is None or rule.ops & types) and not (rule.explicit and one.engine.implicit_batch)
+        if (rule.ops is None or rule.ops & types) and not (rule.explicit and native.engine.implicit_batch)
     ]
-    operations = _operations(one)
+    operations = _operations(native)
     for rule in rules:
-        found = [op for op in operations if (rule.ops is None or op.type in rule.ops) and rule.holds(op)]
-        if found:
-            yield _finding(name, one.engine, rule.outcome, rule.text, [(op.name, op.type) for op in found])
+        broken = [op for op in operations if (rule.ops is None or op.type in rule.ops) and rule.holds(op)]
+        if broken:
+            yield _finding(name, native.engine, rule.outcome, rule.text, [(op.name, op.type) for op in broken])
 
 
 def too_large(
@@ -147,24 +152,24 @@ def too_large(
     Args: before: the frozen graph. after: what the pass made of it; nodes kept their names. calls: {its text: {placeholder: shape}} for
       which engines are to be built; none for the shapes that are declared.
     """
-    found: dict[str, Finding] = {}
-    for said, call in (calls or {"": {}}).items():
+    findings: dict[str, Finding] = {}
+    for call_text, call in (calls or {"": {}}).items():
         try:
-            known = inferred.shapes(before, dict(call))
+            inferred_shapes = inferred.shapes(before, dict(call))
         except ValueError:
             continue  # the graph refuses the shapes; the call that collects them will report that
-        sizes = {op.name: (op.type, _elements(op)) for op in known.get_operations()}
-        for name, one in graph.native_segments(after).items():
+        sizes = {op.name: (op.type, _elements(op)) for op in inferred_shapes.get_operations()}
+        for name, native in graph.native_segments(after).items():
             nodes = [
                 (node.name, node.op)
-                for node in one.function.node_def
+                for node in native.function.node_def
                 if sizes.get(node.name, ("", 0))[1] > MOST_ELEMENTS
             ]
             if nodes:
                 text = f"TensorRT's tensors have less than 2^31 elements, and {{nodes}} has {sizes[nodes[0][0]][1]:,}"
-                text += f" at {said}" if said else ""
-                found.setdefault(name, _finding(name, one.engine, _RULES[0].outcome, text, nodes))
-    return tuple(found.values())
+                text += f" at {call_text}" if call_text else ""
+                findings.setdefault(name, _finding(name, native.engine, _UNBUILT, text, nodes))
+    return tuple(findings.values())
 
 
 def _elements(op: tf.Operation) -> int:
@@ -179,7 +184,7 @@ def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequen
         name,
         f"{outcome.format(ops=engine.compute_ops)}: {text.format(nodes=f'{nodes[0][0]} ({nodes[0][1]}){more}')}",
         f"--keep_native_nodes='{pattern}' leaves out of the engine what keeps it from being built"
-        if outcome is _Rule.outcome
+        if outcome == _UNBUILT
         else f"--keep_native_nodes='{pattern}' leaves it to TensorFlow",
     )
 
@@ -206,7 +211,7 @@ def _open_picture(op: tf.Operation) -> bool:
 
 def _too_small(op: tf.Operation) -> bool:
     """A transposed convolution whose result is smaller than TensorRT's, to which TF-TRT can only add."""
-    if op.get_attr("padding") != b"SAME" or (wanted := tf.get_static_value(op.inputs[0])) is None:
+    if op.get_attr("padding") != b"SAME" or (dims := tf.get_static_value(op.inputs[0])) is None:
         return False
     picture, filters, strides = op.inputs[2].shape, op.inputs[1].shape, op.get_attr("strides")
     for number, letter in enumerate("HW"):
@@ -214,7 +219,7 @@ def _too_small(op: tf.Operation) -> bool:
         if picture.rank is None or None in (picture[axis], filters[number]):
             continue
         given = min(picture[axis] * strides[axis], (picture[axis] - 1) * strides[axis] + filters[number])
-        if wanted[axis if len(wanted) == len(picture) else number] < given:
+        if dims[axis if len(dims) == len(picture) else number] < given:
             return True
     return False
 

@@ -27,13 +27,13 @@ def specs(graph_def: graph_pb2.GraphDef, named: Container[str]) -> tuple[InputSp
 def of_signature(graph_def: graph_pb2.GraphDef, signature: meta_graph_pb2.SignatureDef) -> tuple[InputSpec, ...]:
     """Those of a MetaGraph's graph, without those of the main graph that no output of the signature depends on."""
     by_name = {node.name: node for node in graph_def.node}
-    waiting, seen = [one.name for one in signature.outputs.values()], set[str]()
+    waiting, seen = [output.name for output in signature.outputs.values()], set[str]()
     while waiting:
         name = waiting.pop().lstrip("^").split(":")[0]
         if name in by_name and name not in seen:
             seen.add(name)
             waiting += by_name[name].input
-    named = [one.name for one in signature.inputs.values()] + [f"{name}:0" for name in by_name.keys() - seen]
+    named = [info.name for info in signature.inputs.values()] + [f"{name}:0" for name in by_name.keys() - seen]
     return specs(graph_def, named)
 
 

@@ -71,15 +71,15 @@ def _with_placeholders(graph_def: tf.compat.v1.GraphDef, inputs: tuple[End, ...]
     """The graph, changed: each input is a placeholder of its shape, and what reads it reads that."""
     nodes = {node.name: node for node in graph_def.node}
     references = {}
-    for one in inputs:
-        if one.placeholder:
-            placeholder = nodes[one.tensor.node]
+    for end in inputs:
+        if end.placeholder:
+            placeholder = nodes[end.tensor.node]
         else:
-            placeholder = graph_def.node.add(name=_stand_in(one), op="Placeholder")
-            placeholder.attr["dtype"].type = tf.as_dtype(one.dtype).as_datatype_enum
-            references[one.tensor.name] = placeholder.name
-        if not one.placeholder or one.tensor.shape is not None:
-            placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(one.shape).as_proto())
+            placeholder = graph_def.node.add(name=_stand_in(end), op="Placeholder")
+            placeholder.attr["dtype"].type = tf.as_dtype(end.dtype).as_datatype_enum
+            references[end.tensor.name] = placeholder.name
+        if not end.placeholder or end.tensor.shape is not None:
+            placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(end.shape).as_proto())
     for node in graph_def.node if references else ():
         _redirect(node, references)
     return graph_def
@@ -89,10 +89,10 @@ def _redirect(node: tf.compat.v1.NodeDef, references: dict[str, str]) -> None:
     """Let a node read {tensor: node that replaces it}, and drop its control inputs from nodes that are cut off."""
     cut_off = {name.split(":")[0] for name in references}
     new = []
-    for one in node.input:
-        if one.startswith("^"):
-            new += [] if one[1:] in cut_off else [one]
+    for source in node.input:
+        if source.startswith("^"):
+            new += [] if source[1:] in cut_off else [source]
         else:
-            new.append(references.get(one if ":" in one else one + ":0", one))
+            new.append(references.get(source if ":" in source else source + ":0", source))
     del node.input[:]
     node.input.extend(new)

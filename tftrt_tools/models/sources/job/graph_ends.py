@@ -87,12 +87,12 @@ def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
       otherwise only one may exist, because most of a training graph's are no answers.
     Returns: Ends. Raises: UsageError, which proposes flags where they are needed.
     """
-    inputs = tuple(_given(graph, one, "inputs", source) for one in flags.inputs)
+    inputs = tuple(_given(graph, tensor, "inputs", source) for tensor in flags.inputs)
     placeholders = [
         _end(operation.outputs[0]) for operation in graph.get_operations() if operation.type in _PLACEHOLDERS
     ]
     if flags.outputs:
-        outputs = tuple(_given(graph, one, "outputs", source) for one in flags.outputs)
+        outputs = tuple(_given(graph, output, "outputs", source) for output in flags.outputs)
     else:
         outputs = tuple(_dead_ends(graph, inputs or placeholders))
         if not outputs or len(outputs) > 1 and not several:
@@ -101,7 +101,7 @@ def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
         _check_fed(graph, inputs, outputs, source)
     else:
         needed = _ancestors(graph, outputs)
-        inputs = tuple(one for one in placeholders if one.tensor.node in needed)
+        inputs = tuple(placeholder for placeholder in placeholders if placeholder.tensor.node in needed)
     if not inputs:
         raise _which(source, graph, (), outputs)
     return Ends(_named(inputs), _named(outputs))
@@ -109,11 +109,11 @@ def of(graph: tf.Graph, flags: Flags, source: str, several: bool) -> Ends:
 
 def _check_fed(graph: tf.Graph, inputs: tuple[End, ...], outputs: tuple[End, ...], source: str) -> None:
     """Refuse outputs that need a placeholder beside the inputs, unless it has a default. Raises: UsageError."""
-    fed = {one.tensor.node for one in inputs}
+    fed = {end.tensor.node for end in inputs}
     needed = _ancestors(graph, outputs, fed) - fed
     missing = [name for name in sorted(needed) if graph.get_operation_by_name(name).type in _PLACEHOLDERS]
     if missing:
-        named = ",".join([*(one.tensor.flag for one in inputs), *missing])
+        named = ",".join([*(end.tensor.flag for end in inputs), *missing])
         raise errors.UsageError(
             f"the outputs of {source} need the placeholder {missing[0]!r}, which --inputs does not name",
             f"name it: --inputs={named}; or choose other --outputs",
@@ -125,17 +125,17 @@ def _named(ends: tuple[End, ...]) -> tuple[End, ...]:
     return tuple(dataclasses.replace(one, key=name) for one, name in zip(ends, names, strict=True))
 
 
-def _given(graph: tf.Graph, wanted: Tensor, flag: str, source: str) -> End:
+def _given(graph: tf.Graph, tensor: Tensor, flag: str, source: str) -> End:
     try:
-        found = _end(graph.get_tensor_by_name(wanted.name))
+        end = _end(graph.get_tensor_by_name(tensor.name))
     except (KeyError, ValueError):
-        raise errors.UsageError(f"--{flag}: {source} has no tensor {wanted.flag!r}", _similar(graph, wanted)) from None
-    shape = found.shape if wanted.shape is None else wanted.shape
-    if found.shape is not None and wanted.shape is not None and not _fits(wanted.shape, found.shape):
+        raise errors.UsageError(f"--{flag}: {source} has no tensor {tensor.flag!r}", _similar(graph, tensor)) from None
+    shape = end.shape if tensor.shape is None else tensor.shape
+    if end.shape is not None and tensor.shape is not None and not _fits(tensor.shape, end.shape):
         raise errors.UsageError(
-            f"--inputs: {found.text()} cannot have the shape that is given", "give one that fits, or leave it out"
+            f"--inputs: {end.text()} cannot have the shape that is given", "give one that fits, or leave it out"
         )
-    return dataclasses.replace(found, tensor=wanted, shape=shape)
+    return dataclasses.replace(end, tensor=tensor, shape=shape)
 
 
 def _fits(wanted: tuple[int | None, ...], known: tuple[int | None, ...]) -> bool:
@@ -144,13 +144,13 @@ def _fits(wanted: tuple[int | None, ...], known: tuple[int | None, ...]) -> bool
     )
 
 
-def _similar(graph: tf.Graph, wanted: Tensor) -> str:
+def _similar(graph: tf.Graph, tensor: Tensor) -> str:
     import difflib
 
     names = [operation.name for operation in graph.get_operations() if operation.outputs]
-    if wanted.node in names:
-        return f"its outputs are numbered from 0 to {len(graph.get_operation_by_name(wanted.node).outputs) - 1}"
-    near = difflib.get_close_matches(wanted.node, names, 3, 0.5)
+    if tensor.node in names:
+        return f"its outputs are numbered from 0 to {len(graph.get_operation_by_name(tensor.node).outputs) - 1}"
+    near = difflib.get_close_matches(tensor.node, names, 3, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else "leave the flag out: what the graph shows is then proposed"
 
 
@@ -167,19 +167,19 @@ def _end(tensor: tf.Tensor) -> End:
 
 def _dead_ends(graph: tf.Graph, inputs: "tuple[End, ...] | list[End]") -> list[End]:
     """Outputs of the nodes that compute from the inputs and that no other reads."""
-    waiting = [graph.get_tensor_by_name(one.tensor.name) for one in inputs]
+    waiting = [graph.get_tensor_by_name(end.tensor.name) for end in inputs]
     reached = set()
     while waiting:
         for consumer in waiting.pop().consumers():
             if consumer not in reached:
                 reached.add(consumer)
                 waiting += consumer.outputs
-    ends = [one for one in graph.get_operations() if one in reached and _is_answer(one)]
+    ends = [operation for operation in graph.get_operations() if operation in reached and _is_answer(operation)]
     # The second output of a Merge says which branch was taken.
     return [
         _end(tensor)
-        for one in ends
-        for tensor in one.outputs[: 1 if one.type == "Merge" else None]
+        for end in ends
+        for tensor in end.outputs[: 1 if end.type == "Merge" else None]
         if tensor.dtype == tensor.dtype.base_dtype
     ]
 
@@ -201,7 +201,7 @@ def _is_answer(operation: tf.Operation) -> bool:
 
 def _ancestors(graph: tf.Graph, outputs: tuple[End, ...], until: Collection[str] = ()) -> set[str]:
     """Names of all nodes that the outputs need. Args: until: nodes behind which nothing is needed."""
-    waiting, seen = [graph.get_operation_by_name(one.tensor.node) for one in outputs], set()
+    waiting, seen = [graph.get_operation_by_name(output.tensor.node) for output in outputs], set()
     while waiting:
         operation = waiting.pop()
         if operation.name not in seen:
@@ -226,8 +226,8 @@ def _which(
             for tensor in operation.outputs
         ]
         where = f"; rows come from {_texts(pipelines)}" if pipelines else ""
-        named = ",".join(one.tensor.flag for one in pipelines[:_SHOWN]) or "NODE"
-        answers = ",".join(one.tensor.flag for one in outputs[:_SHOWN]) or "NODE"
+        named = ",".join(pipeline.tensor.flag for pipeline in pipelines[:_SHOWN]) or "NODE"
+        answers = ",".join(output.tensor.flag for output in outputs[:_SHOWN]) or "NODE"
         return errors.UsageError(
             f"{source} has no placeholder that its outputs need{where}",
             f"name what is fed: --inputs={named} --outputs={answers}",
@@ -238,12 +238,12 @@ def _which(
             "name them: --outputs=NODE,…",
         )
     # Answers have a row for each row of the batch; the other unread nodes of a training graph mostly have not.
-    likely = tuple(one for one in outputs if one.shape and one.shape[0] is None) or outputs
+    likely = tuple(output for output in outputs if output.shape and output.shape[0] is None) or outputs
     needed = _ancestors(graph, likely[:_SHOWN])
     return errors.UsageError(
-        f"{source}: which outputs? Nothing reads {_texts((*likely, *(one for one in outputs if one not in likely)))}",
-        f"name them: --inputs={','.join(one.tensor.flag for one in inputs if one.tensor.node in needed)} --outputs="
-        + ",".join(one.tensor.flag for one in likely[:_SHOWN]),
+        f"{source}: which outputs? Nothing reads {_texts((*likely, *(output for output in outputs if output not in likely)))}",
+        f"name them: --inputs={','.join(end.tensor.flag for end in inputs if end.tensor.node in needed)} --outputs="
+        + ",".join(end.tensor.flag for end in likely[:_SHOWN]),
     )
 
 

@@ -72,7 +72,7 @@ def _named(part: Mapping[str, Any], why: str) -> str:
 def _why_not(part: Mapping[str, Any], custom: Collection[str]) -> str:
     """What of an object is not allowed; "" if all is."""
     kind, module, registered = part["class_name"], part.get("module"), part.get("registered_name")
-    if not all(isinstance(one, str) for one in (kind, module or "", registered or "")):
+    if not all(isinstance(text, str) for text in (kind, module or "", registered or "")):
         return "an object whose name is no text"
     inner = part.get("config")
     if kind in ("Lambda", "__lambda__"):
@@ -122,18 +122,18 @@ def _function(name: object, module: str | None, registered: str | None, custom: 
         and module in (None, "builtins")
     ):
         return ""
-    known = name in names.FUNCTIONS and (registered in (None, _FUNCTION) or registered in names.FUNCTIONS)
+    allowed = name in names.FUNCTIONS and (registered in (None, _FUNCTION) or registered in names.FUNCTIONS)
     here = module is None or module == "builtins" or _KERAS_MODULE.fullmatch(module)
-    return "" if known and here else f"the function {module + '.' if module else ''}{name}"
+    return "" if allowed and here else f"the function {module + '.' if module else ''}{name}"
 
 
 def _type_spec(part: Mapping[str, Any], module: str | None) -> str:
     # In a .keras file, and in HDF5 ("tf.TensorSpec").
     name = part.get("spec_name", part.get("type_spec"))
-    known = isinstance(name, str) and name.removeprefix("tf.") in names.TYPE_SPECS
+    allowed = isinstance(name, str) and name.removeprefix("tf.") in names.TYPE_SPECS
     here = module is None or _TYPE_SPEC_MODULE.fullmatch(module)
     registered = part.get("registered_name")
-    return "" if known and here and registered in (None, name) else f"the type {module + '.' if module else ''}{name}"
+    return "" if allowed and here and registered in (None, name) else f"the type {module + '.' if module else ''}{name}"
 
 
 def _inside(kind: str, config: Mapping[str, Any]) -> str:

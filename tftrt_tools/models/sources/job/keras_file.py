@@ -92,14 +92,14 @@ def _check_weights(path: pathlib.Path, opened: IO[bytes]) -> None:
                 link = group.get(name, getlink=True)
                 if isinstance(link, h5py.ExternalLink):
                     raise _elsewhere(path, f"{group.name}/{name}", link.filename)
-                one = group.get(name)
-                if isinstance(one, h5py.Dataset):
-                    if one.external or one.is_virtual:
-                        raise _elsewhere(path, one.name, one.external[0][0] if one.external else "others")
-                    unpacked, stored = unpacked + one.nbytes, stored + one.id.get_storage_size()
-                elif isinstance(one, h5py.Group) and (place := h5py.h5o.get_info(one.id).addr) not in seen:
+                member = group.get(name)
+                if isinstance(member, h5py.Dataset):
+                    if member.external or member.is_virtual:
+                        raise _elsewhere(path, member.name, member.external[0][0] if member.external else "others")
+                    unpacked, stored = unpacked + member.nbytes, stored + member.id.get_storage_size()
+                elif isinstance(member, h5py.Group) and (place := h5py.h5o.get_info(member.id).addr) not in seen:
                     seen.add(place)
-                    waiting.append(one)
+                    waiting.append(member)
     if unpacked > max(_UNPACKED_BYTES, _MOST_RATIO * stored):
         raise ValueError(f"its weights are {stored / 1e6:.3g} MB, and would unpack to {unpacked / 1e9:.3g} GB")
 

@@ -19,14 +19,14 @@ def config(client: TritonClient, model: str, version: int | None = None) -> Mode
     Raises: UsageError for a decoupled model, whose answers are a stream.
     """
     try:
-        found = client.config(model, version)
+        answer = client.config(model, version)
     except ServingError:
         return ModelConfig()
-    if found.decoupled:
+    if answer.decoupled:
         raise errors.UsageError(
             f"{client.address}: model {model!r} is decoupled: it answers a request with a stream", ONE_ANSWER
         )
-    return found
+    return answer
 
 
 def known(client: TritonClient, model: str) -> str:
@@ -37,13 +37,13 @@ def known(client: TritonClient, model: str) -> str:
         if error.code != "NOT_FOUND":
             return "`tftrt versions` asks for its models"
         return f"the models of its repository: {', '.join(client.names()) or 'none'}"
-    if not any(one.version for one in states):
+    if not any(state.version for state in states):
         return f"it is in the repository and was not loaded: --load-model={model} of the server, or client.load({model!r}), loads it"
     told = model_service.known(states)
-    if any(one.failed for one in states):
+    if any(state.failed for state in states):
         return f"{told}; mend that version and load it again, the server's log says more"
     return (
         f"{told}; it was unloaded: client.load({model!r}) loads it"
-        if {one.state for one in states} == {model_service.END}
+        if {state.state for state in states} == {model_service.END}
         else told
     )

@@ -125,18 +125,21 @@ def status(
 
     def read(raw: bytes) -> list[VersionStatus]:
         index = repository_messages.read_index(raw)
-        known = sorted((one.status() for one in index if one.name == model), key=lambda one: -one.version)
-        found = [one for one in known if version in (None, one.version)]
-        if not found:
-            names = ", ".join(dict.fromkeys(one.name for one in index)) or "none"
-            versions = ", ".join(f"{one.version} {one.state}" for one in known if one.version) or "none that was loaded"
+        states = sorted((entry.status() for entry in index if entry.name == model), key=lambda entry: -entry.version)
+        matching = [state for state in states if version in (None, state.version)]
+        if not matching:
+            names = ", ".join(dict.fromkeys(entry.name for entry in index)) or "none"
+            versions = (
+                ", ".join(f"{state.version} {state.state}" for state in states if state.version)
+                or "none that was loaded"
+            )
             what = (
                 f"no version {version} of model {model!r}; its versions: {versions}"
-                if known
+                if states
                 else f"no model {model!r} in the repository; its models: {names}"
             )
             raise serving_error.of("NOT_FOUND", what, connection.address, None, protocols.TRITON, "RepositoryIndex")
-        return found
+        return matching
 
     return Call(repository_messages.INDEX, repository_messages.index_request(), read, timeout)
 

@@ -59,8 +59,8 @@ def read(raw: bytes) -> ModelConfig:
 
 def _last(raw: memoryview, number: int, kind: int, missing: _Value) -> _Value:
     """The last value of a field, as protobuf takes it."""
-    found = missing
+    content = missing
     for field, wire_type, value in fields.walk(raw):
         if (field, wire_type) == (number, kind):
-            found = value
-    return found
+            content = value
+    return content

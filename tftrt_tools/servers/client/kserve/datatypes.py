@@ -34,10 +34,10 @@ _LENGTH = struct.Struct("<I")
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """Such as "FP32". Raises: ValueError for a type that the protocol has not."""
-    found = _NAMES.get(dtype)
-    if found is None:
+    name = _NAMES.get(dtype)
+    if name is None:
         raise ValueError(f"the protocol has no type for {dtype}")
-    return found
+    return name
 
 
 def text(name: str) -> str:
@@ -50,10 +50,10 @@ def text(name: str) -> str:
 
 def of_text(dtype: str) -> str:
     """The protocol's name of a dtype as `text` writes it, such as "FP32". Raises: ValueError."""
-    found = next((name for name in _DTYPES if text(name) == dtype), None)
-    if found is None:
+    matching = next((name for name in _DTYPES if text(name) == dtype), None)
+    if matching is None:
         raise ValueError(f"the protocol has no type for {dtype}")
-    return found
+    return matching
 
 
 def content(array: npt.NDArray[Any]) -> bytes | memoryview:
@@ -77,15 +77,15 @@ def array(name: str, shape: tuple[int, ...], raw: memoryview) -> npt.NDArray[Any
         values = list(_texts(raw))
         if len(values) != count:
             raise ValueError(f"{len(values)} texts were sent, and the shape asks for {count}")
-        found = np.empty(count, object)
-        found[:] = values
+        elements = np.empty(count, object)
+        elements[:] = values
     else:
         if len(raw) != count * dtype.itemsize:
             raise ValueError(f"{len(raw)} bytes were sent, and the shape asks for {count * dtype.itemsize}")
-        found = np.frombuffer(raw, dtype)
-    found = found.reshape(shape)
-    found.flags.writeable = False
-    return found
+        elements = np.frombuffer(raw, dtype)
+    elements = elements.reshape(shape)
+    elements.flags.writeable = False
+    return elements
 
 
 def _texts(raw: memoryview) -> Iterator[bytes]:

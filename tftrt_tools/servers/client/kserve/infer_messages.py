@@ -82,8 +82,8 @@ def response_arrays(raw: bytes) -> tuple[ModelSpec, dict[str, npt.NDArray[Any]]]
     if len(described) != len(contents):
         raise ValueError(f"there are {len(described)} outputs and the contents of {len(contents)}")
     arrays: dict[str, npt.NDArray[Any]] = {}
-    for one, content in zip(described, contents, strict=True):
-        output, datatype, shape = tensor(one)
+    for description, content in zip(described, contents, strict=True):
+        output, datatype, shape = tensor(description)
         try:
             arrays[output] = datatypes.array(datatype, shape, content)
         except ValueError as error:
@@ -102,5 +102,5 @@ def tensor(raw: memoryview) -> tuple[str, str, tuple[int, ...]]:
             datatype = text(value)
         elif field == _SHAPE:
             packed = varints.decode(value) if wire_type == fields.DELIMITED else [value]
-            shape += [fields.signed(int(one)) for one in packed]
+            shape += [fields.signed(int(size)) for size in packed]
     return name, datatype, tuple(shape)

@@ -46,13 +46,13 @@ def index_request() -> bytes:
 
 def read_index(raw: bytes) -> list[Indexed]:
     """The models of a RepositoryIndexResponse, in its order. Raises: ValueError."""
-    found = []
+    models = []
     for field, wire_type, value in fields.walk(memoryview(raw)):
         if field == 1 and wire_type == fields.DELIMITED:
             texts = {number: text(content) for number, kind, content in fields.walk(value) if kind == fields.DELIMITED}
             name, version, state, reason = (texts.get(number, "") for number in (1, 2, 3, 4))
-            found.append(Indexed(name, version_text(version), state, reason))
-    return found
+            models.append(Indexed(name, version_text(version), state, reason))
+    return models
 
 
 def model_request(model: str) -> bytes:

@@ -98,7 +98,9 @@ class SharedMemory:
 
 def register_request(memory: SharedMemory) -> bytes:
     """bytes of a SystemSharedMemoryRegisterRequest."""
-    return b"".join([*text_field(1, memory.name), *text_field(2, "/" + memory.name), b"\x20", varints.one(memory.size)])
+    return b"".join(
+        [*text_field(1, memory.name), *text_field(2, "/" + memory.name), b"\x20", varints.encode_one(memory.size)]
+    )
 
 
 def unregister_request(memory: SharedMemory) -> bytes:
@@ -120,7 +122,7 @@ def place(regions: Iterable[SharedMemory], array: npt.NDArray[Any]) -> list[Any]
 
 
 def _number(value: int) -> list[Any]:
-    return [bytes([_NUMBER << 3]), varints.one(value)]
+    return [bytes([_NUMBER << 3]), varints.encode_one(value)]
 
 
 def _parameter(name: str, value: list[Any]) -> list[Any]:

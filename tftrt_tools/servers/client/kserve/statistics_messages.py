@@ -61,16 +61,16 @@ def _statistics(raw: memoryview) -> Statistics:
             parts = value
         elif field == 7:
             batches[_numbers(value).get(1, 0)] = dict(_durations(value)).get(3, Duration()).count
-    numbers, found = _numbers(raw), dict(_durations(parts))
+    numbers, durations = _numbers(raw), dict(_durations(parts))
     none = Duration()
     return Statistics(
         version=version_text(version),
         rows=numbers.get(4, 0),
         executions=numbers.get(5, 0),
-        success=found.get(1, none),
-        fail=found.get(2, none),
-        queue=found.get(3, none),
-        infer=found.get(5, none),
+        success=durations.get(1, none),
+        fail=durations.get(2, none),
+        queue=durations.get(3, none),
+        infer=durations.get(5, none),
         batches=batches,
     )
 

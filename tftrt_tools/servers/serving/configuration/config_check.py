@@ -48,7 +48,7 @@ class Checked:
             "file": self.file,
             "kind": self.kind,
             "passed": self.passed,
-            "problems": [one.to_dict() for one in self.problems],
+            "problems": [problem.to_dict() for problem in self.problems],
         }
 
 
@@ -83,9 +83,9 @@ def check(paths: Iterable[str | pathlib.Path]) -> Check:
 
 def _with_batching(file: Checked) -> Checked:
     """A models.config of a server that batches, with the models that it cannot batch."""
-    models = [model_config.Model.of(one) for one in file.message.model_config_list.config]
-    found = engine_batch_sizes.covered([path for model in models for path in model_config.version_paths(model)])
-    more = [Problem(1, ERROR, f"{one.path}: {line}", unbatched.MEND) for one in found for line in one.unbatched]
+    models = [model_config.Model.of(config) for config in file.message.model_config_list.config]
+    covered = engine_batch_sizes.covered([path for model in models for path in model_config.version_paths(model)])
+    more = [Problem(1, ERROR, f"{model.path}: {line}", unbatched.MEND) for model in covered for line in model.unbatched]
     return dataclasses.replace(file, problems=(*file.problems, *more))
 
 
@@ -128,8 +128,8 @@ def check_text(name: str, text: str, kind: config_messages.Kind | None = None, o
     except config_messages.SyntaxProblem as problem:
         return Checked(name, kind, (Problem(problem.line, ERROR, problem.text, problem.mend),))
     more = {"on_disk": on_disk} if kind == config_messages.MODELS else {}
-    found = sorted(_RULES[kind](message, root, **more), key=lambda one: one.line)
-    return Checked(name, kind, tuple(found), message)
+    problems = sorted(_RULES[kind](message, root, **more), key=lambda one: one.line)
+    return Checked(name, kind, tuple(problems), message)
 
 
 def _by_name(name: str) -> config_messages.Kind | None:

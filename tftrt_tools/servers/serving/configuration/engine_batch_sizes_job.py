@@ -21,8 +21,8 @@ def read(models: Sequence[str]) -> list[Covered]:
     from tftrt_tools.models.savedmodel import describe_job
 
     return [
-        dataclasses.replace(_covered(path, one), unbatched=_unbatched(one))
-        for path, one in zip(models, describe_job.job(models), strict=True)
+        dataclasses.replace(_covered(path, description), unbatched=_unbatched(description))
+        for path, description in zip(models, describe_job.job(models), strict=True)
     ]
 
 
@@ -44,19 +44,24 @@ def _covered(path: str, model: Description) -> Covered:
     sizes: set[int] | None = None
     reasons: list[str] = []
     for name, inputs in model.inputs.items():
-        mine: set[int] | Literal[False] | None
-        mine, reason = _fixed(inputs)
-        called = [one["name"] for one in listed[name]["engines"]] if name in listed else list(engines)
-        if called and mine is None:
-            mine, reason = _of_engines(
-                path, name, manifest, listed.get(name), [engines[one] for one in called if one in engines], assets
+        own: set[int] | Literal[False] | None
+        own, reason = _fixed(inputs)
+        called = [engine["name"] for engine in listed[name]["engines"]] if name in listed else list(engines)
+        if called and own is None:
+            own, reason = _of_engines(
+                path,
+                name,
+                manifest,
+                listed.get(name),
+                [engines[engine] for engine in called if engine in engines],
+                assets,
             )
-        if mine is False:
+        if own is False:
             return Covered(path=path, sizes=(), known=False, reason=f"{name}: {reason}")
         if reason:
             reasons.append(f"{name}: {reason}")
-        if mine is not None:
-            sizes = mine if sizes is None else sizes & mine
+        if own is not None:
+            sizes = own if sizes is None else sizes & own
     return Covered(
         path=path,
         sizes=None if sizes is None else tuple(sorted(sizes)),
@@ -80,7 +85,7 @@ def _of_engines(
     assets: Sequence[EngineAsset],
 ) -> tuple[set[int] | Literal[False], str]:
     """Returns: (set of sizes, or False if not known, why)."""
-    saved = bool({one.name for one in engines} & {asset.engine for asset in assets})
+    saved = bool({engine.name for engine in engines} & {asset.engine for asset in assets})
     implicit = all(engine.implicit_batch for engine in engines)
     calls = (
         [{one: tuple(shape) for one, shape in call.items()} for call in (listed or {}).get("calls", ())]
@@ -99,8 +104,8 @@ def _of_engines(
             else "its engines are built by the first request, for its shape"
         )
     if saved:
-        mine = {one.name for one in engines}
-        built = [_call(asset) for asset in assets if asset.engine in mine]
+        own = {engine.name for engine in engines}
+        built = [_call(asset) for asset in assets if asset.engine in own]
         return _of_calls(built, "ImplicitBatchModeCompatible"), "its saved engines"
     calls = _warmup_calls(pathlib.Path(path) / files.WARMUP, name)
     if not calls:
@@ -113,9 +118,9 @@ def _call(asset: EngineAsset) -> dict[int, tuple[int, ...]]:
     out."""
     shapes = [tuple(size for size in shape or () if size is not None) for shape in asset.input_shapes]
     return {
-        number: known
-        for number, (known, shape) in enumerate(zip(shapes, asset.input_shapes, strict=True))
-        if known == shape
+        number: expected
+        for number, (expected, shape) in enumerate(zip(shapes, asset.input_shapes, strict=True))
+        if expected == shape
     }
 
 

@@ -86,9 +86,9 @@ class Configuration:
             "kind": "configuration",
             **passport.stamp(),
             "files": self.files,
-            "models": [one.to_dict() for one in self.models],
+            "models": [model.to_dict() for model in self.models],
             "batching": self.batching.to_dict() if self.batching else None,
-            "covered": [one.to_dict() for one in self.covered],
+            "covered": [model.to_dict() for model in self.covered],
             "server_flags": self.server_flags(),
             "warnings": list(self.warnings),
         }
@@ -103,7 +103,7 @@ def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
     folder = pathlib.Path(folder).absolute()
     _check_names(options.models)
     warnings: list[str] = []
-    found: list[Covered] = []
+    covered: list[Covered] = []
     served = tuple(model.at(model_config.mounted(model.base_path, options.mounts)) for model in options.models)
     comment = _MODELS_COMMENT + (_LABELS_COMMENT if any(model.labels for model in served) else "")
     texts: dict[config_messages.Kind, str] = {
@@ -111,13 +111,13 @@ def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
     }
     batching = options.batching
     if batching is not None:
-        found, missing = _covered(options.models)
-        sizes, known = engine_batch_sizes.common(found)
-        known = known and not missing
-        batching = batching_file.chosen(batching, sizes, known)
-        warnings += _refuses_batching(found, options.allow_uncovered)
-        warnings += _uncovered(batching, found, missing, options.allow_uncovered)
-        texts[config_messages.BATCHING] = batching_file.text(batching, sizes, known)
+        covered, missing = _covered(options.models)
+        sizes, are_known = engine_batch_sizes.common(covered)
+        are_known = are_known and not missing
+        batching = batching_file.chosen(batching, sizes, are_known)
+        warnings += _refuses_batching(covered, options.allow_uncovered)
+        warnings += _uncovered(batching, covered, missing, options.allow_uncovered)
+        texts[config_messages.BATCHING] = batching_file.text(batching, sizes, are_known)
     if options.monitoring:
         texts[config_messages.MONITORING] = monitoring_file.text()
     paths = {kind: folder / config_messages.FILE_NAMES[kind] for kind in texts}
@@ -127,7 +127,7 @@ def configure(folder: str | pathlib.Path, options: Options) -> Configuration:
         files={kind: str(path) for kind, path in paths.items()},
         models=served,
         batching=batching,
-        covered=tuple(found),
+        covered=tuple(covered),
         warnings=tuple(warnings),
     )
 
@@ -155,22 +155,22 @@ def _covered(models: Sequence[Model]) -> tuple[list[Covered], list[str]]:
     return engine_batch_sizes.covered(paths), missing
 
 
-def _refuses_batching(found: Sequence[Covered], allowed: bool) -> list[str]:
+def _refuses_batching(covered: Sequence[Covered], allowed: bool) -> list[str]:
     """Signatures that no server with batching answers. Returns: warnings. Raises: UsageError if that is not allowed."""
-    said = [f"{one.path}: {line}" for one in found for line in one.unbatched]
-    if said and not allowed:
+    remarks = [f"{model.path}: {line}" for model in covered for line in model.unbatched]
+    if remarks and not allowed:
         raise errors.UsageError(
-            f"a model that cannot be batched: {said[0]}; a version with such a warm-up request does not load",
+            f"a model that cannot be batched: {remarks[0]}; a version with such a warm-up request does not load",
             f"{unbatched.MEND}; --allow_uncovered writes the files for its other signatures",
         )
-    return said
+    return remarks
 
 
 def _uncovered(
     batching: batching_file.Settings, found: Sequence[Covered], missing: Sequence[str], allowed: bool
 ) -> list[str]:
     """Sizes that reach the engines without being covered. Returns: warnings. Raises: UsageError if that is not allowed."""
-    said = list(missing) + [f"{one.path}: {one.reason}" for one in found if not one.known]
+    remarks = list(missing) + [f"{model.path}: {model.reason}" for model in found if not model.known]
     mend = "publish it with warm-up requests (`tftrt publish`), or add --allow_uncovered"
     for one in found:
         if not one.known or one.sizes is None:
@@ -179,14 +179,14 @@ def _uncovered(
         reaching = batching.allowed_batch_sizes or range(1, largest + 1)
         outside = tuple(size for size in reaching if size not in one.sizes)
         if outside:
-            said.insert(
+            remarks.insert(
                 0,
                 f"the engines of {one.path} do not cover batches of {text_of(outside)}; they cover {text_of(one.sizes)}",
             )
             mend = f"give --allowed_batch_sizes among {text_of(one.sizes)}, convert with these --shapes, or add --allow_uncovered"
-    if said and not allowed:
-        raise errors.UsageError(f"batch sizes without an engine: {said[0]}", mend)
-    return said
+    if remarks and not allowed:
+        raise errors.UsageError(f"batch sizes without an engine: {remarks[0]}", mend)
+    return remarks
 
 
 def _checked(texts: Mapping[Kind, str], paths: Mapping[Kind, pathlib.Path]) -> list[str]:

@@ -79,10 +79,10 @@ class Model:
 
     def served(self, there: Iterable[int]) -> list[int]:
         """The version numbers among `there` that this policy serves, the smallest first."""
-        known = sorted(there)
+        names = sorted(there)
         if self.policy == SPECIFIC:
-            return [version for version in known if version in self.versions]
-        return known[-self.latest :] if self.policy == LATEST else known
+            return [version for version in names if version in self.versions]
+        return names[-self.latest :] if self.policy == LATEST else names
 
     def at(self, base_path: str) -> Model:
         """This model at another base path."""
@@ -119,7 +119,7 @@ def version_paths(model: Model) -> list[pathlib.Path]:
         if is_uri(model.base_path) or not os.path.isdir(model.base_path)
         else version_directories.listing(model.base_path)
     )
-    there = {one.number: one.path for one in listed}
+    there = {version.number: version.path for version in listed}
     return [there[number] for number in model.served(there) if files.is_saved_model(there[number])]
 
 
@@ -141,7 +141,9 @@ def parse(flag: str) -> Model:
                 )
             policy = chosen
             latest = _number(flag, option, value) if option == LATEST else 1
-            versions = tuple(_number(flag, option, one) for one in value.split(",")) if option == "versions" else ()
+            versions = (
+                tuple(_number(flag, option, number) for number in value.split(",")) if option == "versions" else ()
+            )
         elif near := _NO_LABELS.get(option) or next(
             iter(difflib.get_close_matches(option, (LATEST, "versions"), 1, _CLOSE)), ""
         ):

@@ -33,9 +33,9 @@ def problems(config: config_types.ModelServerConfig, root: Field, on_disk: bool 
             "write model_config_list { config { … } }",
         )
         return
-    found = [field for outer in root.all("model_config_list") for field in outer.all("config")]
+    configs = [field for outer in root.all("model_config_list") for field in outer.all("config")]
     lines: dict[str, int] = {}
-    for proto, field in zip(config.model_config_list.config, found, strict=True):
+    for proto, field in zip(config.model_config_list.config, configs, strict=True):
         if proto.name in lines:
             yield Problem(
                 field.line_of("name"),

@@ -39,10 +39,10 @@ class Field:
 
     def first(self, *names: str) -> Field | None:
         """The field behind a path of names, or None."""
-        found: Field | None = self
+        field: Field | None = self
         for name in names:
-            found = next(iter(found.all(name)), None) if found else None
-        return found
+            field = next(iter(field.all(name)), None) if field else None
+        return field
 
     def line_of(self, *names: str) -> int:
         """The line of the field behind a path of names; this field's own line if there is none."""
@@ -83,7 +83,7 @@ class _Reader:
                 self._take()
             values = self._values(name, self._line(start))
             end = self._end()
-            found += [dataclasses.replace(one, span=(start, end)) for one in values]
+            found += [dataclasses.replace(value, span=(start, end)) for value in values]
         return found
 
     def _end(self) -> int:
@@ -105,14 +105,14 @@ class _Reader:
         if self._peek() != "[":
             return [self._value(name, line)]
         self._take()
-        found = []
+        tokens = []
         while self._at < len(self._tokens) and self._peek() != "]":
             if self._peek() == ",":
                 self._take()
                 continue
-            found.append(self._value(name, self._line(self._tokens[self._at][2])))
+            tokens.append(self._value(name, self._line(self._tokens[self._at][2])))
         self._take()
-        return found
+        return tokens
 
     def _value(self, name: str, line: int) -> Field:
         kind, token, start = self._take()

@@ -17,12 +17,12 @@ def choose(name: str, image: str = "") -> tuple[Backend, str]:
     Raises: TftrtError if the named one is not available.
     """
     passed: list[str] = []
-    for one in (Binary(), Docker(image), Local()):
-        if name not in ("auto", one.name):
+    for launcher in (Binary(), Docker(image), Local()):
+        if name not in ("auto", launcher.name):
             continue
-        usable, reason = one.available()
+        usable, reason = launcher.available()
         if usable:
-            return one, "; ".join([reason, *passed])
+            return launcher, "; ".join([reason, *passed])
         passed.append(reason)
     mends = {
         "binary": "install it, or use --backend=docker or --backend=local",

@@ -76,9 +76,13 @@ class Docker(backend.Backend):
         """(image, usable, reason)."""
         if not shutil.which("docker"):
             return "", False, "no docker on PATH"
-        code, _out, said = _docker("version", "--format", "{{.Server.Version}}")
+        code, _out, message = _docker("version", "--format", "{{.Server.Version}}")
         if code:
-            return "", False, "docker has no running engine" + (f" ({said})" if "permission denied" in said else "")
+            return (
+                "",
+                False,
+                "docker has no running engine" + (f" ({message})" if "permission denied" in message else ""),
+            )
         for image in self._wanted:
             if not _docker("image", "inspect", image)[0]:
                 return image, True, f"docker with the image {image}"
@@ -113,18 +117,20 @@ class Docker(backend.Backend):
 def mounts(plan: Plan) -> list[pathlib.Path]:
     """Paths that the container needs, with the same names inside as outside: base paths, configuration files, and targets of links in
     base paths."""
-    wanted = [
+    folders = [
         pathlib.Path(plan.values[flag])
         for flag in plans.FILE_FLAGS
         if plan.values[flag] and "://" not in plan.values[flag]
     ]
     for base in filter(None, (model.local_path for model in plan.models)):
-        wanted.append(base)
+        folders.append(base)
         if base.is_dir():
-            targets = (one.path.resolve() for one in version_directories.listing(base) if one.path.is_symlink())
-            wanted += [target for target in targets if not target.is_relative_to(base.resolve())]
+            targets = (
+                version.path.resolve() for version in version_directories.listing(base) if version.path.is_symlink()
+            )
+            folders += [target for target in targets if not target.is_relative_to(base.resolve())]
     kept: list[pathlib.Path] = []
-    for path in sorted(set(wanted)):
+    for path in sorted(set(folders)):
         # The content of a mounted directory comes with it.
         if not any(path.is_relative_to(other) for other in kept):
             kept.append(path)

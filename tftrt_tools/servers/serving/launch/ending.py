@@ -45,7 +45,7 @@ def read(code: int, tail: Sequence[str], models_with_engines: Sequence[str]) -> 
       models_with_engines: names of the models whose version to load carries TensorRT engines.
     """
     number = -code if code < 0 else code - 128 if code > 128 else 0
-    if number in {one.value for one in signal.Signals}:
+    if number in {Signal.value for Signal in signal.Signals}:
         name = signal.Signals(number).name
         cause, mend = f"the server ended by itself ({name})", _signal_mend(name, models_with_engines)
     else:

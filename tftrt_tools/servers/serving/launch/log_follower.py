@@ -60,8 +60,8 @@ class Follower:
             if self._open and not self._grown:
                 self._close()
             self._grown = False
-            found, self._complete = self._complete, []
-            return found
+            complete, self._complete = self._complete, []
+            return complete
 
     def _close(self) -> None:
         (name, version), said = self._which, "\n".join(self._open)
@@ -70,15 +70,15 @@ class Follower:
         self._add(News(f"{name} version {version} did not load: {cause}", "; ".join(filter(None, [mend, self._again]))))
 
     def _note_base_path(self, line: str) -> None:
-        if found := loading.FILE_SYSTEM.find(line):
+        if match := loading.FILE_SYSTEM.find(line):
             self._add(
                 News(
-                    f"the server finds no versions, of no model: {found['said']}",
+                    f"the server finds no versions, of no model: {match['said']}",
                     "it looks again by itself once that is mended",
                 )
             )
-        elif found := loading.NO_VERSION.find(line):
-            self._add(News(f"{found['model']} has no version under {found['path']}", loading.NO_VERSION.mend))
+        elif match := loading.NO_VERSION.find(line):
+            self._add(News(f"{match['model']} has no version under {match['path']}", loading.NO_VERSION.mend))
 
     def _add(self, news: News) -> None:
         if news not in self._told:

@@ -80,9 +80,9 @@ class Watch:
     def note(self, line: str) -> None:
         """Take a line of the server's log: the ports stand there."""
         for kind, pattern in (("grpc", _GRPC_LINE), ("rest", _REST_LINE)):
-            found = pattern.search(line)
-            if found:
-                self._announced[kind] = int(found[2])
+            match = pattern.search(line)
+            if match:
+                self._announced[kind] = int(match[2])
 
     def ask(self) -> Ready | None:
         """Ready, or None as long as an address does not answer, or a model has no version that is available."""
@@ -133,10 +133,10 @@ class Watch:
             # Requests to this machine need no proxy.
             self._clients[address] = client.Client(address, timeout=_SECONDS, retries=0, proxy=False)
         try:
-            found = self._clients[address].status(name)
+            states = self._clients[address].status(name)
         except client.ServingError as error:
             return () if error.code == "NOT_FOUND" else None
-        return tuple(sorted(one.version for one in found if one.state == AVAILABLE))
+        return tuple(sorted(state.version for state in states if state.state == AVAILABLE))
 
 
 def _http_status(address: str, path: str) -> int:

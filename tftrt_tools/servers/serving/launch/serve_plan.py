@@ -97,11 +97,11 @@ def read(values: Mapping[str, Any], host: str = "") -> Plan:
     config = config_files.read("model_config_file", values["model_config_file"])
     models = tuple(
         Model(
-            one.name,
-            one.base_path,
-            tuple(one.model_version_policy.specific.versions),
-            tuple(sorted(one.version_labels)),
+            model.name,
+            model.base_path,
+            tuple(model.model_version_policy.specific.versions),
+            tuple(sorted(model.version_labels)),
         )
-        for one in config.model_config_list.config
+        for model in config.model_config_list.config
     )
     return Plan(values, host, models)

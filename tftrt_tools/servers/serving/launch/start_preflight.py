@@ -38,21 +38,21 @@ def check_files(wanted: Plan) -> None:
         _check_base_path(model, named_in=values["model_config_file"])
 
 
-def _check_names(wanted: Plan) -> None:
-    names = wanted.names
+def _check_names(plan: Plan) -> None:
+    names = plan.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise errors.TftrtError(
-            f"{wanted.values['model_config_file']} lists model {twice} twice", "give each model a name of its own"
+            f"{plan.values['model_config_file']} lists model {twice} twice", "give each model a name of its own"
         )
 
 
-def _check_labels(wanted: Plan) -> None:
+def _check_labels(plan: Plan) -> None:
     """Refuse labels that no server could give: at its start no version is loaded."""
-    labelled = next((model for model in wanted.models if model.labels), None)
-    if labelled and not wanted.values[load_failure.LABELS_FLAG]:
+    labelled = next((model for model in plan.models if model.labels), None)
+    if labelled and not plan.values[load_failure.LABELS_FLAG]:
         raise errors.UsageError(
-            f"{wanted.values['model_config_file']}: {labelled.name} has the label {labelled.labels[0]!r}, and a "
+            f"{plan.values['model_config_file']}: {labelled.name} has the label {labelled.labels[0]!r}, and a "
             "server that starts reads labels before it loads anything: it would end",
             load_failure.LABELS_MEND,
         )
@@ -63,11 +63,11 @@ def to_load(model: Model) -> list[pathlib.Path]:
     base = model.local_path
     if base is None or not base.is_dir():
         return []
-    found = version_directories.listing(base)
+    versions = version_directories.listing(base)
     return (
-        [one.path for one in found if one.number in model.specific]
+        [version.path for version in versions if version.number in model.specific]
         if model.specific
-        else [one.path for one in found[-1:]]
+        else [version.path for version in versions[-1:]]
     )
 
 
@@ -98,12 +98,12 @@ def _check_base_path(model: Model, named_in: str) -> None:
             f"{flag} is a SavedModel, not a directory of versions: {base}",
             f"publish it first: `tftrt publish {base} --model_name=NAME --base_path=DIR`, then serve DIR/NAME",
         )
-    found = [one.number for one in version_directories.listing(base)]
-    if not found:
+    numbers = [version.number for version in version_directories.listing(base)]
+    if not numbers:
         raise errors.UsageError(f"{flag} has no version directory: {base}", _other_mend(base))
-    missing = sorted(set(model.specific) - set(found))
+    missing = sorted(set(model.specific) - set(numbers))
     if missing:
-        raise errors.TftrtError(f"{flag} has no version {missing[0]}", f"it has {', '.join(map(str, found))}")
+        raise errors.TftrtError(f"{flag} has no version {missing[0]}", f"it has {', '.join(map(str, numbers))}")
     for path in to_load(model):
         if not _holds_model(path):
             raise errors.TftrtError(

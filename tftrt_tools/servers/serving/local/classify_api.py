@@ -91,14 +91,14 @@ def result(
     columns = next((array.shape[1] for array in (classes, scores) if array is not None), 0)
     answer = classification_pb2.ClassificationResult()
     for row in range(count):
-        one = answer.classifications.add()
+        classified = answer.classifications.add()
         for column in range(columns):
-            found = one.classes.add()
+            item = classified.classes.add()
             if classes is not None:
                 # The field is text: what is no UTF-8 cannot be put there from Python.
-                found.label = classes[row, column].decode("utf-8", "replace")
+                item.label = classes[row, column].decode("utf-8", "replace")
             if scores is not None:
-                found.score = scores[row, column]
+                item.score = scores[row, column]
     return answer
 
 

@@ -102,36 +102,36 @@ class Core:
 
     def predict(self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int) -> Any:
         """({alias: array}, signature name), for REST."""
-        one = Clocked(servable)
+        call = Clocked(servable)
         return self._measured(
             "Predict",
-            one.name,
+            call.name,
             "REST",
-            lambda: (predict_api.predict_arrays(one, arrays, name, timeout_ms, self._check), one.seconds),
+            lambda: (predict_api.predict_arrays(call, arrays, name, timeout_ms, self._check), call.seconds),
         )
 
     def classify(
         self, servable: AnyServable, request: classification_pb2.ClassificationRequest, timeout_ms: int
     ) -> classification_pb2.ClassificationResponse:
         """ClassificationResponse, for REST."""
-        one = Clocked(servable)
+        call = Clocked(servable)
         return self._measured(
             "Classify",
-            one.name,
+            call.name,
             "REST",
-            lambda: (classify_api.classify(one, request, timeout_ms, self._check), one.seconds),
+            lambda: (classify_api.classify(call, request, timeout_ms, self._check), call.seconds),
         )
 
     def regress(
         self, servable: AnyServable, request: regression_pb2.RegressionRequest, timeout_ms: int
     ) -> regression_pb2.RegressionResponse:
         """RegressionResponse, for REST."""
-        one = Clocked(servable)
+        call = Clocked(servable)
         return self._measured(
             "Regress",
-            one.name,
+            call.name,
             "REST",
-            lambda: (regress_api.regress(one, request, timeout_ms, self._check), one.seconds),
+            lambda: (regress_api.regress(call, request, timeout_ms, self._check), call.seconds),
         )
 
     def metadata(
@@ -166,8 +166,8 @@ class Core:
         """What `answer` gives first; the second is how long the graph ran, in seconds."""
         start, status, runtime = time.monotonic(), "OK", 0.0
         try:
-            found, runtime = answer()
-            return found
+            result, runtime = answer()
+            return result
         except failure.Failure as error:
             status = error.code.name
             raise

@@ -136,14 +136,14 @@ class GrpcServer:
     async def _read(self, context: aio.ServicerContext) -> bytes:
         """The message of a call. Raises: Failure."""
         try:
-            found = await asyncio.wait_for(context.read(), self._patience)
+            message = await asyncio.wait_for(context.read(), self._patience)
         except asyncio.TimeoutError:
             raise failure.Failure(
                 grpc.StatusCode.DEADLINE_EXCEEDED, f"no message came within {self._patience:g} s"
             ) from None
-        if not isinstance(found, bytes):
+        if not isinstance(message, bytes):
             raise failure.Failure(failure.INTERNAL, "the call ended before its message")
-        return found
+        return message
 
     def _hold(self, size: int) -> int:
         """Count bytes that stay in memory. Returns: `size`."""
@@ -173,12 +173,12 @@ def _unpacked(message: bytes, largest: int) -> bytes:
     """What a message of gzip's or zlib's form holds; any other message as it is. Raises: Failure where it holds more than `largest`."""
     stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
-        found = stream.decompress(message, largest)
+        content = stream.decompress(message, largest)
     except zlib.error:
         return message
     if stream.unconsumed_tail:
         raise failure.exhausted(f"SERVER: Decompressed message larger than max {largest}")
-    return found if stream.eof else message
+    return content if stream.eof else message
 
 
 def _timeout_ms(context: aio.ServicerContext) -> int:

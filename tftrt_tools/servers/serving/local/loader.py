@@ -54,12 +54,12 @@ class Loader:
         """Load one version. Raises: Failure."""
         start = time.monotonic()
         try:
-            found = self._load(name, version, path)
+            servable = self._load(name, version, path)
         except failure.Failure as error:
             self._metrics.load_attempt(path, error.code.name, time.monotonic() - start)
             raise
         self._metrics.load_attempt(path, "OK", time.monotonic() - start)
-        return found
+        return servable
 
     def _load(self, name: str, version: int, path: str) -> AnyServable:
         servable: AnyServable = self._plain(name, version, path)

@@ -94,11 +94,11 @@ class Manager:
         """Poll the base paths now. If one of them cannot be read, nothing is loaded or unloaded for any model."""
         with self._polling:
             try:
-                found = base_paths.poll(self._sources or ())
+                polled = base_paths.poll(self._sources or ())
             except base_paths.PollError as error:
                 _LOG.error("file system access error: %s", error)
                 return
-            self._versions.want(found)
+            self._versions.want(polled)
 
     def stop(self) -> None:
         """Unload everything and end the threads. Ends a `start` or `reload` that waits. Waits for a load that is running."""

@@ -40,10 +40,10 @@ def multi_inference(
     response = inference_pb2.MultiInferenceResponse()
     for task in request.tasks:
         signature = servable.signatures[model_specs.signature_name(task.model_spec)]
-        found = _SERVICES[task.method_name].result(signature, len(rows), outputs)
-        one = response.results.add(model_spec=model_specs.answered(task.model_spec, servable.version))
-        (one.classification_result if task.method_name == classify_api.METHOD else one.regression_result).CopyFrom(
-            found
+        result = _SERVICES[task.method_name].result(signature, len(rows), outputs)
+        added = response.results.add(model_spec=model_specs.answered(task.model_spec, servable.version))
+        (added.classification_result if task.method_name == classify_api.METHOD else added.regression_result).CopyFrom(
+            result
         )
     return response
 

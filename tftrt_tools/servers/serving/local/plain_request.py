@@ -39,7 +39,7 @@ def read(raw: bytes | memoryview) -> PlainRequest | None:
     """The request in `raw`; None where it has another form than the usual one, or is none."""
     spec = None
     inputs: dict[str, Array] = {}
-    wanted: list[str] = []
+    names: list[str] = []
     try:
         for field, wire_type, value in fields.walk(memoryview(raw)):
             if wire_type != fields.DELIMITED:
@@ -52,12 +52,12 @@ def read(raw: bytes | memoryview) -> PlainRequest | None:
                     return None
                 inputs[alias] = array
             elif field == _FILTER:
-                wanted.append(str(value, "utf-8"))
+                names.append(str(value, "utf-8"))
             else:
                 return None
     except ValueError:
         return None
-    return None if spec is None else PlainRequest(spec, inputs, wanted)
+    return None if spec is None else PlainRequest(spec, inputs, names)
 
 
 def _remembered(parse: Callable[[bytes], _Known], value: memoryview) -> _Known:

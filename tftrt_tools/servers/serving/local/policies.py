@@ -38,26 +38,26 @@ class Policy:
 
     def choose(self, model: str, children: Iterable[str]) -> dict[int, str]:
         """The wanted among the children of the base path of `model`. Returns: {version: child's name}, empty where there is none."""
-        found: dict[int, str] = {}
+        paths: dict[int, str] = {}
         for child in sorted(children):
             number = version_directories.parse(child)
             if number is None:
                 continue
-            if number in found:
+            if number in paths:
                 # Two spellings of one number: "all" keeps the first, the others the last.
                 if self.kind == "all":
                     continue
                 _LOG.warning(
-                    "version %d of %s is there twice: %s is taken, %s is not", number, model, child, found[number]
+                    "version %d of %s is there twice: %s is taken, %s is not", number, model, child, paths[number]
                 )
-            found[number] = child
+            paths[number] = child
         if self.kind == "all":
-            return found
+            return paths
         if self.kind == "latest":
-            return {number: found[number] for number in sorted(found)[-self.latest :]}
-        for number in sorted(self.versions - found.keys()):
+            return {number: paths[number] for number in sorted(paths)[-self.latest :]}
+        for number in sorted(self.versions - paths.keys()):
             _LOG.warning("version %d of %s, a specific version of its policy, is not in the file system", number, model)
-        return {number: child for number, child in found.items() if number in self.versions}
+        return {number: child for number, child in paths.items() if number in self.versions}
 
 
 class Phase(enum.Enum):
@@ -93,9 +93,9 @@ def next_action(versions: Collection[_Any]) -> tuple[Action, _Any] | None:
     Otherwise the highest new wanted version is loaded. A wanted version whose load has failed stops nothing and is not tried again.
     Args: versions: of objects with .number (int), .phase (Phase), .wanted (bool). Returns: (LOAD or UNLOAD, one of them), or None.
     """
-    ready = [one for one in versions if one.phase is Phase.READY]
-    leaving = [one for one in ready if not one.wanted]
-    if leaving and (len(leaving) > 1 or len(leaving) < len(ready) or not any(one.wanted for one in versions)):
-        return UNLOAD, min(leaving, key=lambda one: one.number)
-    new = [one for one in versions if one.wanted and one.phase is Phase.NEW]
-    return (LOAD, max(new, key=lambda one: one.number)) if new else None
+    ready = [version for version in versions if version.phase is Phase.READY]
+    leaving = [version for version in ready if not version.wanted]
+    if leaving and (len(leaving) > 1 or len(leaving) < len(ready) or not any(version.wanted for version in versions)):
+        return UNLOAD, min(leaving, key=lambda version: version.number)
+    new = [version for version in versions if version.wanted and version.phase is Phase.NEW]
+    return (LOAD, max(new, key=lambda version: version.number)) if new else None

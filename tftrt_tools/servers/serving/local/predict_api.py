@@ -60,8 +60,8 @@ def predict_arrays(
     signature = _signature(servable, name, check_method_name)
     aliases = sorted(signature.outputs)
     feeds = {signature.inputs[alias].name: array for alias, array in arrays.items()}
-    found = servable.run(feeds, [signature.outputs[alias].name for alias in aliases], timeout_ms)
-    return dict(zip(aliases, found, strict=True)), name
+    values = servable.run(feeds, [signature.outputs[alias].name for alias in aliases], timeout_ms)
+    return dict(zip(aliases, values, strict=True)), name
 
 
 def _signature(servable: AnyServable, name: str, check_method_name: bool) -> meta_graph_pb2.SignatureDef:
@@ -81,10 +81,11 @@ def _feeds(signature: meta_graph_pb2.SignatureDef, inputs: Mapping[str, Any]) ->
     """{tensor name: ndarray} of a request's inputs and the signature's defaults."""
     defaults = signature.defaults
     if len(inputs) > len(signature.inputs) or len(inputs) < len(signature.inputs) and not defaults:
-        sent, wanted = set(inputs), set(signature.inputs)
+        sent, expected = set(inputs), set(signature.inputs)
         raise failure.invalid(
             f"input size does not match signature: {len(inputs)}!={len(signature.inputs)} len({{{_listed(sent)}}}) != "
-            f"len({{{_listed(wanted)}}}). Sent extra: {{{_listed(sent - wanted)}}}. Missing but required: {{{_listed(wanted - sent)}}}."
+            f"len({{{_listed(expected)}}}). Sent extra: {{{_listed(sent - expected)}}}. "
+            f"Missing but required: {{{_listed(expected - sent)}}}."
         )
     feeds: dict[str, Array] = {}
     used: set[str] = set()

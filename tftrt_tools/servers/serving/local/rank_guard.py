@@ -105,10 +105,10 @@ class GuardedSession:
         ranks = tuple((name, array.ndim) for name, array in feeds.items())
         if ranks in self._proven:
             return self._session.run(feeds, fetches, timeout_ms)
-        found = self._elsewhere(feeds, fetches, timeout_ms)
+        answers = self._elsewhere(feeds, fetches, timeout_ms)
         if not any(name in declared for name in feeds):
             self._proven.add(ranks)
-        return found
+        return answers
 
     def close(self) -> None:
         """Free the model, and end the process."""
@@ -136,14 +136,14 @@ class GuardedSession:
                 ) from None
         if answer.refused:
             raise failure.from_number(answer.refused.number, answer.refused.message)
-        return [tensor_bytes.read(memoryview(one))[0] for one in answer.outputs]
+        return [tensor_bytes.read(memoryview(output))[0] for output in answer.outputs]
 
 
 def answered(request: Request, session: Runs) -> Answer:
     """What the process answers."""
     feeds = {name: tensor_bytes.read(memoryview(one))[0] for name, one in request.feeds.items()}
     try:
-        found = session.run(feeds, request.fetches, request.timeout_ms)
+        answers = session.run(feeds, request.fetches, request.timeout_ms)
     except failure.Failure as error:
         return Answer(refused=Refusal(error.number, error.message))
-    return Answer(outputs=tuple(b"".join(tensor.encode(array)) for array in found))
+    return Answer(outputs=tuple(b"".join(tensor.encode(array)) for array in answers))

@@ -62,14 +62,14 @@ class Session:
         Raises: Failure with TensorFlow's code and text.
         """
         quick = c_api.quick()
-        made: list[Any] = []
+        handles: list[Any] = []
         inputs, outputs = self._places(tuple(feeds)), self._places(tuple(fetches))
         values = (ctypes.c_void_p * max(len(fetches), 1))()
         options = _run_options(timeout_ms) if timeout_ms else None
         try:
             for array in feeds.values():
-                made.append(tf_tensors.new(array))
-            given = (ctypes.c_void_p * max(len(made), 1))(*made)
+                handles.append(tf_tensors.new(array))
+            given = (ctypes.c_void_p * max(len(handles), 1))(*handles)
             run = c_api.library().TF_SessionRun
             _checked(
                 lambda status: run(
@@ -77,7 +77,7 @@ class Session:
                     options,
                     inputs,
                     given,
-                    len(made),
+                    len(handles),
                     outputs,
                     values,
                     len(fetches),
@@ -88,7 +88,7 @@ class Session:
                 )
             )
         finally:
-            for tensor in made:
+            for tensor in handles:
                 quick.TF_DeleteTensor(tensor)
             if options:
                 quick.TF_DeleteBuffer(options)
@@ -96,10 +96,10 @@ class Session:
 
     def _places(self, names: tuple[str, ...]) -> Any:
         """TF_Output array of these tensors, kept for the next run. Raises: Failure."""
-        found = self._known.get(names)
-        if found is None:
-            found = self._known[names] = (c_api.Output * max(len(names), 1))(*map(self._output, names))
-        return found
+        outputs = self._known.get(names)
+        if outputs is None:
+            outputs = self._known[names] = (c_api.Output * max(len(names), 1))(*map(self._output, names))
+        return outputs
 
     def _output(self, name: str) -> c_api.Output:
         found = self._operations.get(name)
@@ -139,7 +139,7 @@ def _run_options(timeout_ms: int) -> Any:
     # RunOptions.timeout_in_ms is field 2, a varint.
     from tftrt_tools.base.wire import varints
 
-    content = b"\x10" + varints.one(max(int(timeout_ms), 1))
+    content = b"\x10" + varints.encode_one(max(int(timeout_ms), 1))
     return c_api.quick().TF_NewBufferFromString(content, len(content))
 
 

@@ -80,14 +80,14 @@ class Board:
     def of(self, name: str, version: int | None = None) -> list[VersionState]:
         """States of one version or all, the newest version first. Raises: Failure NOT_FOUND, as GetModelStatus."""
         with self.changed:
-            known = self._states.get(name, {})
+            states = self._states.get(name, {})
             if version is not None:
-                if version not in known:
+                if version not in states:
                     raise failure.not_found(f"Could not find version {version} of model {name}")
-                return [known[version][1]]
-            if not known:
+                return [states[version][1]]
+            if not states:
                 raise failure.not_found(f"Could not find any versions of model {name}")
-            return [known[number][1] for number in sorted(known, reverse=True)]
+            return [states[number][1] for number in sorted(states, reverse=True)]
 
     def is_available(self, name: str, version: int) -> bool:
         with self.changed:
@@ -99,7 +99,7 @@ class Board:
 
         Returns: [(name, VersionState)] by name, or None while a name has none.
         """
-        found = []
+        rows = []
         with self.changed:
             for name in sorted(names):
                 settled = [
@@ -109,8 +109,8 @@ class Board:
                 ]
                 if not settled:
                     return None
-                found.append((name, max(settled, key=lambda state: state.version)))
-        return found
+                rows.append((name, max(settled, key=lambda state: state.version)))
+        return rows
 
 
 def unavailable(reached: Sequence[tuple[str, VersionState]], what: str) -> Failure | None:

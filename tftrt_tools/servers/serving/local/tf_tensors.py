@@ -25,12 +25,12 @@ def new(array: Array) -> int:
     if number == _STRING_TYPE:
         return _new_strings(array, shape)
     library, size = c_api.quick(), array.nbytes
-    made: int = library.TF_AllocateTensor(number, shape, array.ndim, size)
+    tensor: int = library.TF_AllocateTensor(number, shape, array.ndim, size)
     if size:
-        place: Any = (ctypes.c_char * size).from_address(library.TF_TensorData(made))
+        place: Any = (ctypes.c_char * size).from_address(library.TF_TensorData(tensor))
         # NumPy gives the GIL up while it copies.
         np.frombuffer(place, array.dtype).reshape(array.shape)[...] = array
-    return made
+    return tensor
 
 
 def _new_strings(array: Array, shape: ctypes.Array[ctypes.c_int64]) -> int:
@@ -42,8 +42,8 @@ def _new_strings(array: Array, shape: ctypes.Array[ctypes.c_int64]) -> int:
         library.TF_StringInit(place)
         library.TF_StringCopy(place, value, len(value))
     _alive[start] = memory
-    made: int = library.TF_NewTensor(_STRING_TYPE, shape, array.ndim, start, array.size * size, _release, None)
-    return made
+    tensor: int = library.TF_NewTensor(_STRING_TYPE, shape, array.ndim, start, array.size * size, _release, None)
+    return tensor
 
 
 @c_api.DEALLOCATOR  # type: ignore[untyped-decorator]

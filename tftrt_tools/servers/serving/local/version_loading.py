@@ -101,7 +101,12 @@ class Versions:
         for pool in self._pools:
             pool.close()
         with self._changed:
-            left = [one for versions in self._managed.values() for one in versions.values() if one.phase is Phase.READY]
+            left = [
+                version
+                for versions in self._managed.values()
+                for version in versions.values()
+                if version.phase is Phase.READY
+            ]
             for one in left:
                 one.phase = Phase.UNLOADING
         for one in left:
@@ -130,7 +135,7 @@ class Versions:
         actions = [
             action for name in sorted(self._managed) if (action := policies.next_action(self._managed[name].values()))
         ]
-        action = min(actions, key=lambda one: one[0] is policies.LOAD, default=None)
+        action = min(actions, key=lambda action_pair: action_pair[0] is policies.LOAD, default=None)
         if action:
             action[1].phase = Phase.LOADING if action[0] is policies.LOAD else Phase.UNLOADING
         return action
@@ -139,27 +144,27 @@ class Versions:
         """Drop versions that are neither wanted nor loaded. A version that was never loaded stays at START for ever, as in TensorFlow
         Serving."""
         for name, versions in list(self._managed.items()):
-            for one in list(versions.values()):
-                if not one.wanted and one.phase in (Phase.NEW, Phase.ENDED):
-                    del versions[one.number]
+            for version in list(versions.values()):
+                if not version.wanted and version.phase in (Phase.NEW, Phase.ENDED):
+                    del versions[version.number]
             if not versions:
                 del self._managed[name]
 
     def _look(self) -> bool:
         """Take over the wanted versions. Returns: whether there were any."""
         taken = False
-        for name, found in list(self._pending.items()):
+        for name, loading in list(self._pending.items()):
             versions: dict[int, _Version] = self._managed.get(name, {})
             # A version that is wanted again must be unloaded first. Until then nothing else changes for this model.
-            if any(number in versions and not versions[number].wanted for number in found):
+            if any(number in versions and not versions[number].wanted for number in loading):
                 continue
             del self._pending[name]
             taken = True
-            for number in versions.keys() - found.keys():
+            for number in versions.keys() - loading.keys():
                 versions[number].wanted = False
                 self._changed.notify_all()  # ends the wait between two tries
-            for number in sorted(found.keys() - versions.keys()):
-                self._managed.setdefault(name, {})[number] = _Version(name, number, found[number])
+            for number in sorted(loading.keys() - versions.keys()):
+                self._managed.setdefault(name, {})[number] = _Version(name, number, loading[number])
                 self._board.set(name, number, State.START)
         return taken
 

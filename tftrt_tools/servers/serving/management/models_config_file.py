@@ -35,7 +35,7 @@ class ConfigFile:
         """Raises: UsageError for a text that the server would refuse, with the line."""
         self.path, self.text = pathlib.Path(path), text
         checked = config_check.check_text(str(path), text, config_messages.MODELS, on_disk=False)
-        wrong = next((one for one in checked.problems if one.level == "error"), None)
+        wrong = next((problem for problem in checked.problems if problem.level == "error"), None)
         if wrong:
             raise errors.UsageError(f"{path}:{wrong.line}: {wrong.text}", wrong.mend)
         self.config = checked.message
@@ -82,7 +82,7 @@ class ConfigFile:
         if new == self.config:
             return self
         root = text_places.scan(self.text)
-        field = [one for outer in root.all("model_config_list") for one in outer.all("config")][index]
+        field = [config for outer in root.all("model_config_list") for config in outer.all("config")][index]
         edited = ConfigFile(self.path, _edited(self.text, field, _only(new.model_config_list.config[index])))
         assert edited.config == new, "the edited text says something else"
         return edited
@@ -119,8 +119,8 @@ def _only(proto: config_types.ModelConfig) -> config_types.ModelConfig:
 def _edited(text: str, field: Field, part: config_types.ModelConfig) -> str:
     """`text`, with the fields of the config `field` replaced by those of message `part`."""
     start, end = field.body
-    for one in sorted({one.span for name in _EDITED for one in field.all(name)}, reverse=True):
-        cut = _whole_lines(text, *one)
+    for span in sorted({span.span for name in _EDITED for span in field.all(name)}, reverse=True):
+        cut = _whole_lines(text, *span)
         text, end = text[: cut[0]] + text[cut[1] :], end - (cut[1] - cut[0])
     body = text[start:end]
     closing = body.rpartition("\n")[2] if "\n" in body else ""

@@ -96,7 +96,7 @@ def promote(
         serving = (
             old.versions
             if old.policy == model_config.SPECIFIC
-            else [one.version for one in states if one.state == "AVAILABLE"]
+            else [state.version for state in states if state.state == "AVAILABLE"]
         )
         labels = {**old.labels, label: version}
         left = old.labels.get(label)
@@ -218,8 +218,8 @@ def _differences(client: Client, file: ConfigFile, load_new_models: bool) -> Ite
 def _check_folder(address: str, model: Model, version: int, states: list[VersionStatus]) -> None:
     """Refuse a mistyped version at once, if the server's folders are on this machine."""
     base = pathlib.Path(model.base_path)
-    known = {one.version for one in states}
-    if version in known or model_config.is_uri(model.base_path) or not is_here(target(address, TENSORFLOW_SERVING)):
+    served = {state.version for state in states}
+    if version in served or model_config.is_uri(model.base_path) or not is_here(target(address, TENSORFLOW_SERVING)):
         return
     there = [one.number for one in version_directories.listing(base)] if base.is_dir() else []
     if there and version not in there:

@@ -39,7 +39,9 @@ class ModelVersions:
             "default": self.default,
             "labels": self.labels,
             "error": self.error,
-            "versions": [dataclasses.asdict(one) | {"labels": self.labels_of(one.version)} for one in self.versions],
+            "versions": [
+                dataclasses.asdict(version) | {"labels": self.labels_of(version.version)} for version in self.versions
+            ],
         }
 
 
@@ -73,7 +75,7 @@ def versions(
     listed = file.models() if file else {}
     names = tuple(names) or tuple(listed)
     models: list[ModelVersions] = []
-    asked: list[str] = []
+    labels_asked: list[str] = []
     with managed_server.asked(address, deadline_seconds, tls) as client:
         triton = isinstance(client, TritonClient)
         if triton and (path or tuple(labels)):
@@ -89,17 +91,20 @@ def versions(
                 )
             )
         for name in names:
-            known = listed[name].labels if name in listed else {}
-            mine = [] if triton else list(dict.fromkeys([*known, *labels, *LIKELY]))
-            asked += [label for label in mine if label not in asked]
-            models.append(_of_model(client, name, mine))
-    if all(one.error for one in models):
+            label_versions = listed[name].labels if name in listed else {}
+            candidates = [] if triton else list(dict.fromkeys([*label_versions, *labels, *LIKELY]))
+            labels_asked += [label for label in candidates if label not in labels_asked]
+            models.append(_of_model(client, name, candidates))
+    if all(model.error for model in models):
         raise errors.UsageError(
             f"the server at {client.address} knows no such model: {models[0].error}",
             "check --model_name; the server's flag or its model_config_file gives the names",
         )
     return Versions(
-        address=client.address, models=tuple(models), asked=tuple(asked), notes=tuple(_notes(file, models, listed))
+        address=client.address,
+        models=tuple(models),
+        asked=tuple(labels_asked),
+        notes=tuple(_notes(file, models, listed)),
     )
 
 
@@ -110,8 +115,8 @@ def _of_model(client: Client | TritonClient, name: str, labels: Iterable[str]) -
         if error.code != "NOT_FOUND":
             raise
         return ModelVersions(name=name, versions=(), labels={}, default=None, error=error.line)
-    found = {label: managed_server.version_of(client, name, label) for label in labels}
-    labels_on = {label: on for label, on in found.items() if on is not None}
+    version_of = {label: managed_server.version_of(client, name, label) for label in labels}
+    labels_on = {label: on for label, on in version_of.items() if on is not None}
     return ModelVersions(
         name=name, versions=tuple(states), labels=labels_on, default=managed_server.version_of(client, name)
     )

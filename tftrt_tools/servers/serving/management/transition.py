@@ -60,7 +60,7 @@ class Transition:
         """
         old = self._file.model(new.name)
         before = self._client.status(new.name)
-        available = {one.version for one in before if one.state == AVAILABLE}
+        available = {state.version for state in before if state.state == AVAILABLE}
         # A label of the file on a version that is not loaded would make the server refuse the whole configuration.
         labels = {label: version for label, version in old.labels.items() if version in available}
         both = dataclasses.replace(
@@ -73,7 +73,7 @@ class Transition:
             self._wait(
                 new.name,
                 set(needed),
-                {one.version: one for one in before if one.failed},
+                {state.version: state for state in before if state.failed},
                 available & set(both.versions),
             )
             moved = dataclasses.replace(both, labels=new.labels)
@@ -145,7 +145,7 @@ class Transition:
     def _states(self, name: str, needed: set[int]) -> dict[int, VersionStatus]:
         """{version: VersionStatus}, {} where the server is too busy to answer. Raises: TftrtError where it is gone."""
         try:
-            return {one.version: one for one in self._client.status(name)}
+            return {state.version: state for state in self._client.status(name)}
         except ServingError as error:
             if error.code == "DEADLINE_EXCEEDED":
                 return {}
@@ -196,13 +196,13 @@ class Transition:
             if edited
             else f"{file.path} and the server have their configuration back"
         )
-        said = problem or f"{back}: {then}"
+        message = problem or f"{back}: {then}"
         if isinstance(error, KeyboardInterrupt):
-            return errors.Interrupted("interrupted", said)
-        known = errors.from_os_error(error) if isinstance(error, OSError) else error
-        if not isinstance(known, errors.TftrtError):
-            return known  # a bug keeps its traceback
-        return errors.TftrtError(known.cause, f"{known.mend}; {said}" if known.mend else said)
+            return errors.Interrupted("interrupted", message)
+        known_error = errors.from_os_error(error) if isinstance(error, OSError) else error
+        if not isinstance(known_error, errors.TftrtError):
+            return known_error  # a bug keeps its traceback
+        return errors.TftrtError(known_error.cause, f"{known_error.mend}; {message}" if known_error.mend else message)
 
 
 def restore(client: Client, file: ConfigFile, write: bool = True) -> str:

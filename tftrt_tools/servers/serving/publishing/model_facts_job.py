@@ -25,11 +25,11 @@ def read(model: str) -> Facts:
     meta_graph = protos.meta_graph(protos.read(model))
     seen = inspector.inspect(model, meta_graph)
     # verification_check judges a failed or outdated verification.
-    found = findings.find(dataclasses.replace(seen, verification=None))
-    methods = {name: one.method_name for name, one in signatures.definitions(meta_graph).items()}
+    listed = findings.find(dataclasses.replace(seen, verification=None))
+    methods = {name: definition.method_name for name, definition in signatures.definitions(meta_graph).items()}
     ops = _ops(meta_graph.graph_def)
     return Facts(
-        seen=dataclasses.replace(seen, findings=tuple(found)),
+        seen=dataclasses.replace(seen, findings=tuple(listed)),
         converted=inspector.is_converted(model, meta_graph),
         methods=methods,
         unknown_ops=_unknown(ops, meta_graph.graph_def),
@@ -59,12 +59,12 @@ def _is_op(name: str) -> bool:
 
 
 def _tables(graph_def: graph_pb2.GraphDef) -> dict[str, str]:
-    found: dict[str, str] = {}
+    tables: dict[str, str] = {}
     for node in graph.engine_nodes(graph_def):
         text = node.attr["calibration_data"].s.decode(errors="replace") if "calibration_data" in node.attr else ""
         if text:
             try:
-                found[graph.engine_name(node.name)] = table.parse(text).tensorrt
+                tables[graph.engine_name(node.name)] = table.parse(text).tensorrt
             except errors.TftrtError:
                 continue  # its form does not tell the version; TensorRT will refuse it
-    return found
+    return tables

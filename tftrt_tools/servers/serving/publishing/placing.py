@@ -73,13 +73,13 @@ def staged(base: pathlib.Path, workplace: pathlib.Path | None = None) -> Iterato
     """
     base = pathlib.Path(base)
     workplace = base if workplace is None else pathlib.Path(workplace)
-    made = _missing(workplace)
+    created = _missing(workplace)
     holder = lock = None
     try:
         holder, lock = _new_stage(workplace)
         if workplace != base:
             _sweep_in(base)
-        for folder in made:
+        for folder in created:
             flush_folder(folder.parent)
         with errors.told_as({holder / "model": base, holder: base}):
             yield Stage(base, workplace, holder / "model")
@@ -88,18 +88,18 @@ def staged(base: pathlib.Path, workplace: pathlib.Path | None = None) -> Iterato
             shutil.rmtree(holder, ignore_errors=True)
         if lock is not None:
             os.close(lock)
-        for folder in made:
+        for folder in created:
             with contextlib.suppress(OSError):
                 folder.rmdir()  # fails while anything is in it
 
 
 def _missing(folder: pathlib.Path) -> list[pathlib.Path]:
     """The missing directories of the path `folder`, deepest first."""
-    found = []
+    leftovers = []
     while not folder.exists():
-        found.append(folder)
+        leftovers.append(folder)
         folder = folder.parent
-    return found
+    return leftovers
 
 
 def _sweep_in(base: pathlib.Path) -> None:

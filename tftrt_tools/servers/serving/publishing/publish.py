@@ -141,7 +141,7 @@ class Publication(results.Result):
             "engines": self.engine_files,
             "verified": self.evidence.valid,
             "evidence": self.evidence.to_dict(),
-            "findings": [one.to_dict() for one in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
             "warmup": self.warm_up.to_dict() if self.warm_up else None,
             "notes": list(self.notes),
             "command": self.command,
@@ -247,7 +247,7 @@ def _checked(model: str | pathlib.Path, model_name: str, base_path: str, options
 
 
 def _judged(model: str | pathlib.Path, facts: Facts, digest: str, options: Options) -> verification_check.Evidence:
-    names = [one.name for one in facts.seen.signatures]
+    names = [signature.name for signature in facts.seen.signatures]
     judged = verification_check.judge(model, facts.converted, facts.seen.verification, digest, names)
     if options.unverified:
         return judged
@@ -306,7 +306,7 @@ def _warm_up(
     if planned is not None:
         if not planned.requests:
             return None
-        saved = run.save_calls([one.call for one in planned.requests], folder + "/requests")
+        saved = run.save_calls([request.call for request in planned.requests], folder + "/requests")
         progress.say("writing the warm-up")
         process.call(warmup_file.write, warmup_file.ToWrite(path=str(path), model_name=model_name, calls=tuple(saved)))
         for one in planned.requests:
@@ -329,7 +329,7 @@ def _check_can_try(facts: Facts, here: server_target.Machine) -> None:
         )
     if here.compute_capabilities and not _foreign(facts, here):
         return
-    lost = [one.name for one in facts.seen.engines if not one.native_segment]
+    lost = [engine.name for engine in facts.seen.engines if not engine.native_segment]
     if lost:
         raise errors.TftrtError(
             f"the warm-up cannot be tried here: {lost[0]} has no native segment, and no GPU here runs its engine", mend
@@ -346,7 +346,9 @@ def _batching_notes(
     stage: pathlib.Path, facts: Facts, process: jobs.Process, batching: BatchSizes | None
 ) -> Iterator[str]:
     refused = [
-        line for one in facts.seen.signatures for line in unbatched.of_signature(one.name, one.inputs, one.outputs)
+        line
+        for signature in facts.seen.signatures
+        for line in unbatched.of_signature(signature.name, signature.inputs, signature.outputs)
     ]
     if refused and batching is None:
         yield (
@@ -379,8 +381,8 @@ def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterat
                 "nothing has judged the INT8 ranges of this model, and wrong ones ruin its answers: `tftrt verify` with --data for each "
                 "signature simulates INT8, without a GPU too"
             )
-    for one in facts.seen.findings if facts.converted else ():
-        yield f"{one.about}: {one.text}"
+    for finding in facts.seen.findings if facts.converted else ():
+        yield f"{finding.about}: {finding.text}"
 
 
 def _ranges_unseen(said: Mapping[str, Any], facts: Facts) -> bool:

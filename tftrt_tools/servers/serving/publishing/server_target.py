@@ -63,13 +63,13 @@ class Machine:
 
 def machine() -> Machine:
     """The Machine here; reads files and asks the driver, in a child process. Never raises for a broken driver."""
-    found = installed.tensorflow()
+    tensorflow = installed.tensorflow()
     try:
-        said = probes.driver.run(None, timeout=_DRIVER_SECONDS).result
+        driver = probes.driver.run(None, timeout=_DRIVER_SECONDS).result
     except (errors.TftrtError, child.ChildBug):
-        said = gpus.Driver()
-    capabilities = tuple(dict.fromkeys(gpu.compute_capability for gpu in said.gpus))
-    return Machine(found.version if found else None, installed.version_of("tensorrt"), capabilities)
+        driver = gpus.Driver()
+    capabilities = tuple(dict.fromkeys(gpu.compute_capability for gpu in driver.gpus))
+    return Machine(tensorflow.version if tensorflow else None, installed.version_of("tensorrt"), capabilities)
 
 
 def resolve(name: str, compute_capability: str, here: Machine) -> Target:

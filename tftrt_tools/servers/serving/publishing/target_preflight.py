@@ -67,9 +67,9 @@ def _of_files(facts: Facts, model: str | pathlib.Path) -> Iterator[Obstacle]:
 
 
 def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
-    for one in facts.seen.signatures:
-        for found in tensor_kinds.findings(one.name, one.inputs, one.outputs):
-            yield Obstacle(f"signature {found.about!r}: {found.text}", found.mend)
+    for signature in facts.seen.signatures:
+        for finding in tensor_kinds.findings(signature.name, signature.inputs, signature.outputs):
+            yield Obstacle(f"signature {finding.about!r}: {finding.text}", finding.mend)
     if facts.lost:
         found = tensor_kinds.lost(facts.lost)
         yield Obstacle(f"{found.about}: {found.text}", found.mend)
@@ -135,7 +135,9 @@ def _of_tables(facts: Facts, target: Target) -> Iterator[Obstacle]:
     """Obstacles of INT8 tables without an engine, which the server's TensorRT has to read."""
     if target.tensorrt is None:
         return
-    for tensorrt in dict.fromkeys(facts.tables[one.name] for one in _unbuilt(facts) if one.name in facts.tables):
+    for tensorrt in dict.fromkeys(
+        facts.tables[engine.name] for engine in _unbuilt(facts) if engine.name in facts.tables
+    ):
         if tensorrt.split(".")[0] != target.tensorrt.split(".")[0]:
             yield Obstacle(
                 f"the model's INT8 table was made for TensorRT {tensorrt}, and {target.name}, which would build from it, has "
@@ -171,14 +173,14 @@ def _notes(facts: Facts, target: Target) -> Iterator[str]:
 def _notes_of_building(facts: Facts, target: Target) -> Iterator[str]:
     """Remarks on engines that the server itself will build."""
     unbuilt = _unbuilt(facts) if target.tftrt else []
-    for tensorrt in dict.fromkeys(facts.tables[one.name] for one in unbuilt if one.name in facts.tables):
+    for tensorrt in dict.fromkeys(facts.tables[engine.name] for engine in unbuilt if engine.name in facts.tables):
         there = target.tensorrt
         if there and tensorrt.split(".")[0] == there.split(".")[0] and not engine_assets.same_release(tensorrt, there):
             yield (
                 f"the INT8 table was made for TensorRT {tensorrt}, and {target.name} has {target.tensorrt}: numbered layers may have "
                 "other names there; check the accuracy"
             )
-    if any(not one.implicit_batch for one in unbuilt):
+    if any(not engine.implicit_batch for engine in unbuilt):
         yield (
             "dynamic shapes without saved engines: the server makes one profile from its first request, and every other shape runs in "
             "TensorFlow"

@@ -43,9 +43,9 @@ def judge(
     """
     if not converted and verification is None:
         return Evidence(valid=False, needed=False)
-    said = None if verification is None else {key: verification.get(key) for key in _SAID}
+    summary = None if verification is None else {key: verification.get(key) for key in _SAID}
     problem, mend = _problem(model, verification, digest, signatures)
-    return Evidence(valid=not problem, needed=converted, problem=problem, mend=mend, said=said)
+    return Evidence(valid=not problem, needed=converted, problem=problem, mend=mend, said=summary)
 
 
 def _problem(
@@ -62,10 +62,10 @@ def _problem(
             f"its verification failed: {first}",
             "convert it again with other settings, or verify it with other bounds",
         )
-    asked = verification.get("sources") or {}
+    sources = verification.get("sources") or {}
     # The result of a signature also holds for the other names of its function.
-    known = {*asked, *(twin for twins in (verification.get("twins") or {}).values() for twin in twins)}
-    missing = [name for name in signatures if name not in known]
+    verified = {*sources, *(twin for twins in (verification.get("twins") or {}).values() for twin in twins)}
+    missing = [name for name in signatures if name not in verified]
     if missing:
         return f"signature {missing[0]!r} was not verified", f"{again} without --signature_keys"
     return "", ""

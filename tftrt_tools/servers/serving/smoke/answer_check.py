@@ -36,27 +36,27 @@ def form_problems(
 
     Args: call: its text. answer: {output: ndarray}. outputs: [InputSpec] of the signature. finite: look for NaN and Inf too.
     """
-    wanted, found = {spec.name: spec for spec in outputs}, []
-    found += [f"{call}: the answer lacks the output {name!r}" for name in wanted if name not in answer]
-    found += [
+    spec_of, problems = {spec.name: spec for spec in outputs}, []
+    problems += [f"{call}: the answer lacks the output {name!r}" for name in spec_of if name not in answer]
+    problems += [
         f"{call}: the answer has an output {name!r} that the signature does not have"
         for name in answer
-        if name not in wanted
+        if name not in spec_of
     ]
     for name, array in answer.items():
-        spec = wanted.get(name)
+        spec = spec_of.get(name)
         if spec is None:
             continue
         dtype = "string" if array.dtype == object else array.dtype.name
         if dtype != spec.dtype or not spec.accepts(array.shape):
-            found.append(
+            problems.append(
                 f"{call}: output {name!r} is {dtype}[{','.join(map(str, array.shape))}], and the signature says {spec.text()}"
             )
         elif finite and (array.dtype.kind in "fc" or dtype == "bfloat16"):
             bad = int(np.sum(~np.isfinite(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))))
             if bad:
-                found.append(f"{call}: output {name!r} has {bad} NaN or Inf among {array.size} elements")
-    return found
+                problems.append(f"{call}: output {name!r} has {bad} NaN or Inf among {array.size} elements")
+    return problems
 
 
 def arithmetic(
@@ -155,7 +155,9 @@ def _check_inputs(source: Source, served: Served, matched: names.Matched) -> Non
 def _as_model(served: Served) -> Model:
     """What is served, for names.match."""
     contents = Contents(
-        signatures={name: Signature(one.inputs, one.outputs) for name, one in served.signatures.items()}
+        signatures={
+            name: Signature(signature.inputs, signature.outputs) for name, signature in served.signatures.items()
+        }
     )
     return Model(kind=saved_model.SAVED_MODEL, source=Source(path=served.name), path="", contents=contents)
 
@@ -181,16 +183,16 @@ def check_original(original: Source, described: Description | Contents, calls: I
             f"--original={original} is a converted model itself", "give the model that was converted"
         )
     for call in calls:
-        mine = {spec.name: spec for spec in described.inputs.get(call.signature, ())}
-        if not mine or set(mine) != set(call.inputs):
+        own = {spec.name: spec for spec in described.inputs.get(call.signature, ())}
+        if not own or set(own) != set(call.inputs):
             raise errors.UsageError(
                 f"--original={original} has no signature {call.signature!r} with the inputs {', '.join(call.inputs)}",
                 "give the model that was converted, or choose signatures with --signature_keys",
             )
         for name, value in call.inputs.items():
-            if not mine[name].accepts(np.shape(value)):
+            if not own[name].accepts(np.shape(value)):
                 raise errors.UsageError(
-                    f"--original={original}: its input {name!r} is {mine[name].text()}, and the model is asked with "
+                    f"--original={original}: its input {name!r} is {own[name].text()}, and the model is asked with "
                     f"[{text(np.shape(value))}]",
                     "give the model that was converted",
                 )
@@ -215,5 +217,5 @@ def compare(
         for name in before
         if name not in after
     ]
-    found = judgement.judge(pairs, kind, own_data, rules)
-    return dataclasses.replace(found, problems=tuple(dict.fromkeys((*missing, *found.problems))))
+    judged = judgement.judge(pairs, kind, own_data, rules)
+    return dataclasses.replace(judged, problems=tuple(dict.fromkeys((*missing, *judged.problems))))

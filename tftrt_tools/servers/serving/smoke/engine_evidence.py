@@ -87,9 +87,11 @@ class Verdict(records.Record):
 
 def judge_call(evidence: Iterable[Evidence], call: str) -> Judgement:
     """The Judgement of one call. Args: evidence: Evidence of all calls; call: its text."""
-    about = [one for one in evidence if one.call in ("", call)]
+    about = [item for item in evidence if item.call in ("", call)]
     for weight in (CERTAIN, LIKELY):
-        yes, no = ([one.seen for one in about if one.weight == weight and one.speaks == speaks] for speaks in (YES, NO))
+        yes, no = (
+            [item.seen for item in about if item.weight == weight and item.speaks == speaks] for speaks in (YES, NO)
+        )
         if yes and no:
             return (
                 Judgement(CONTRADICTION, CERTAIN, f"{yes[0]}; but {no[0]}")
@@ -109,13 +111,13 @@ def judge(evidence: Collection[Evidence], calls: Mapping[str, bool | None], sett
     """
     judged = {call: judge_call(evidence, call) for call in calls}
     counted = [judged[call] for call, has in calls.items() if has is not False] or list(judged.values())
-    answer = _together({one.answer for one in counted})
-    deciding = [one for one in counted if one.answer == answer] or counted
+    answer = _together({item.answer for item in counted})
+    deciding = [item for item in counted if item.answer == answer] or counted
     certainty: Weight | Literal[""] = "" if answer == UNKNOWN else CERTAIN
-    if LIKELY in {one.certainty for one in (counted if answer == PARTLY else deciding)}:
+    if LIKELY in {item.certainty for item in (counted if answer == PARTLY else deciding)}:
         # For a no, one certain call is enough.
-        certainty = CERTAIN if answer == NO and any(one.certainty == CERTAIN for one in deciding) else LIKELY
-    first = next((one for one in deciding if one.certainty == certainty), deciding[0])
+        certainty = CERTAIN if answer == NO and any(item.certainty == CERTAIN for item in deciding) else LIKELY
+    first = next((item for item in deciding if item.certainty == certainty), deciding[0])
     reason = "they ran in some calls and not in others" if answer == PARTLY else first.reason
     settled = certainty == CERTAIN and answer != CONTRADICTION
     return Verdict(

@@ -86,7 +86,9 @@ def look(server: Process, busy: Sequence[int] | None = None) -> Use:
 
 def _of_development_server(server: Process) -> Use:
     """The development server runs engine ops natively if TensorFlow sees no GPU; so TensorFlow is started as the server was, and asked."""
-    if open_devices(server.pid) == [] and not any(_DEVICE.match(str(one)) for one in pathlib.Path("/dev").iterdir()):
+    if open_devices(server.pid) == [] and not any(
+        _DEVICE.match(str(device)) for device in pathlib.Path("/dev").iterdir()
+    ):
         return Use(
             uses=False,
             seen=f"the development server (pid {server.pid}) runs engine ops natively without a GPU, and this machine has none",
@@ -124,7 +126,7 @@ def _interpreter(server: Process) -> str | None:
 def open_devices(pid: int) -> list[str] | None:
     """Names of the GPU devices that a process holds open, or None where this user may not see it."""
     try:
-        links = [os.readlink(one) for one in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+        links = [os.readlink(descriptor) for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
         return None
     return sorted({link for link in links if _DEVICE.match(link)})
@@ -171,7 +173,7 @@ def version(server: Process) -> str:
         argv, folder = list(server.argv[: server.argv.index("-m") + 2]), starting.start()[0]
     try:
         argv[0] = str(server.path(argv[0])) if "/" in argv[0] else argv[0]
-        said = subprocess.run(
+        listed = subprocess.run(
             [*argv, "--version"],
             capture_output=True,
             text=True,
@@ -183,4 +185,4 @@ def version(server: Process) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return next((line.strip() for line in said.stdout.splitlines() if line.strip()), "")
+    return next((line.strip() for line in listed.stdout.splitlines() if line.strip()), "")

@@ -25,14 +25,14 @@ def memory(pid: int) -> int | None:
     def held(devices: list[pynvml.c_nvmlDevice_t]) -> int:
         import pynvml
 
-        found = [
-            one.usedGpuMemory
+        sizes = [
+            nvmlDeviceGetComputeRunningProcess.usedGpuMemory
             for device in devices
-            for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-            if one.pid == pid
+            for nvmlDeviceGetComputeRunningProcess in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+            if nvmlDeviceGetComputeRunningProcess.pid == pid
         ]
         # None: the driver lists the process and does not say how much it holds.
-        return sum(one or 1 for one in found)
+        return sum(size or 1 for size in sizes)
 
     return _asked(held)
 
@@ -43,11 +43,11 @@ def busy(seconds: float) -> int | None:
     def highest(devices: list[pynvml.c_nvmlDevice_t]) -> int:
         import pynvml
 
-        end, found = time.monotonic() + seconds, 0
+        end, utilization = time.monotonic() + seconds, 0
         while time.monotonic() < end:
-            found = max(found, *(pynvml.nvmlDeviceGetUtilizationRates(device).gpu for device in devices))
+            utilization = max(utilization, *(pynvml.nvmlDeviceGetUtilizationRates(device).gpu for device in devices))
             time.sleep(_PERIOD_SECONDS)
-        return found
+        return utilization
 
     return _asked(highest)
 

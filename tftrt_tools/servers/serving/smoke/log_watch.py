@@ -70,10 +70,10 @@ def read(
     seen = trace.combine({}, text)
     warned = [engine_lines.name(engine) for engine in index.all_of(fallback.REASONS, text, "engine")]
     native = dict.fromkeys([*seen.fallback, *warned])
-    found = []
+    lines = []
     if native or seen.reasons and not left:
         why = f": {seen.reasons[0]}" if seen.reasons else ""
-        found.append(
+        lines.append(
             Evidence(
                 source="log",
                 seen=f"TF-TRT logs that {_names(native) or 'an engine'} ran natively{why}",
@@ -83,7 +83,7 @@ def read(
             )
         )
     if seen.calibration:
-        found.append(
+        lines.append(
             Evidence(
                 source="log",
                 seen=f"TF-TRT logs that {_names(seen.calibration)} still calibrates, natively",
@@ -92,9 +92,9 @@ def read(
                 call=call,
             )
         )
-    if seen.engine and not found:
+    if seen.engine and not lines:
         whole = min(seen.engine.values()) >= sent and (engines is None or set(engines) <= set(seen.engine))
-        found.append(
+        lines.append(
             Evidence(
                 source="log",
                 seen=f"TF-TRT logs {sum(seen.engine.values())} engine runs ({_names(seen.engine)}) in {sent} requests",
@@ -105,9 +105,9 @@ def read(
         )
     if seen.build:
         text = f"TF-TRT logs that {_names(seen.build)} was built inside a request"
-        found.append(Evidence(source="log", seen=text, speaks=NOTHING if found else YES, weight=LIKELY, call=call))
-    if not found:
-        found.append(
+        lines.append(Evidence(source="log", seen=text, speaks=NOTHING if lines else YES, weight=LIKELY, call=call))
+    if not lines:
+        lines.append(
             Evidence(
                 source="log",
                 seen="no line of TF-TRT: it warns five times a process, so that silence says nothing",
@@ -115,7 +115,7 @@ def read(
                 call=call,
             )
         )
-    return found, sum(seen.build.values())
+    return lines, sum(seen.build.values())
 
 
 def _concerns(line: str, engines: Collection[str] | None) -> bool:

@@ -116,11 +116,11 @@ def first_request(measured: Measured, call: str, builds: bool = True) -> Evidenc
     later = latency.p50(measured.later)
     if measured.first is None or not later or measured.first < SLOW_FIRST * later:
         return None
-    made = "an engine was built in it, or something else was made" if builds else "something was made in it"
+    what_happened = "an engine was built in it, or something else was made" if builds else "something was made in it"
     return Evidence(
         source="first request",
         seen=f"the first request took {measured.first / later:.0f} times as long as the later ones "
-        f"({measured.first:.3g} s): {made} at first use; warm-up does not cover this shape",
+        f"({measured.first:.3g} s): {what_happened} at first use; warm-up does not cover this shape",
         speaks=YES if builds else NOTHING,
         weight=WEAK,
         call=call,

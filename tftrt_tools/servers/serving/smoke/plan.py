@@ -59,7 +59,7 @@ def plan(
       for the read data. triton: whether a Triton is asked, whose models have no files here.
     Returns: Plan. Raises: UsageError.
     """
-    asked = inputs.Asked(
+    request = inputs.Asked(
         data=options.data,
         reading=options.reading,
         data_rows=options.data_rows,
@@ -67,7 +67,7 @@ def plan(
         ranges=options.ranges,
         seed=options.seed,
     )
-    declared = inputs.CallMaker(takes, asked).declared()
+    declared = inputs.CallMaker(takes, request).declared()
     sizes = (
         (options.batch_size,)
         if options.batch_size
@@ -78,14 +78,17 @@ def plan(
     mend = (
         "give {flag}, or --data" if triton else "give {flag}, --data, or --model_dir with the shapes it was built for"
     )
-    chosen = inputs.choose(takes, asked, folder, sizes, functools.partial(_batch_one, mend))
-    said = {"data": "--data", "shapes": "--shapes", "known": known_from}
+    chosen = inputs.choose(takes, request, folder, sizes, functools.partial(_batch_one, mend))
+    origin_texts = {"data": "--data", "shapes": "--shapes", "known": known_from}
     groups: dict[Any, list[run.Call]] = {}
     for call in chosen.all:
         groups.setdefault((call.signature, tuple(sorted(call.shapes.items()))), []).append(call)
     return Plan(
         groups=tuple(Group(tuple(calls)) for calls in groups.values()),
-        sources={name: said.get(origin) or _of_signature(takes.specs[name]) for name, origin in chosen.origins.items()},
+        sources={
+            name: origin_texts.get(origin) or _of_signature(takes.specs[name])
+            for name, origin in chosen.origins.items()
+        },
         own_data=chosen.own,
         dropped=chosen.dropped,
         drew=chosen.drew,

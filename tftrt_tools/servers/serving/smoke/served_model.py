@@ -70,7 +70,7 @@ class Asking:
     def served(self, name: str, version: int | None = None, label: str = "") -> Served:
         """The version that answers for a model, by version, by label, or by default. Raises: NotServed."""
         try:
-            found = self._client.metadata(name, version, label)
+            metadata = self._client.metadata(name, version, label)
         except ServingError as error:
             if error.code == "DEADLINE_EXCEEDED":
                 raise errors.TftrtError(
@@ -82,14 +82,17 @@ class Asking:
                     f"{self.address} serves no {_asked(name, version, label)}: {error.line}", self._versions(name)
                 ) from None
             raise
-        signatures = {key: _signature(one) for key, one in found.items() if not key.startswith("__saved_model_")}
+        signatures = {
+            key: _signature(definition) for key, definition in metadata.items() if not key.startswith("__saved_model_")
+        }
         runs = None
         if isinstance(self._client, TritonClient):
-            config = askable.config(self._client, name, found.model.version)
+            config = askable.config(self._client, name, metadata.model.version)
             runs = Platform(
-                next((one.method for one in found.values()), "") or config.backend or "not told", config.on_cpu
+                next((definition.method for definition in metadata.values()), "") or config.backend or "not told",
+                config.on_cpu,
             )
-        return Served(name, found.model.version or 0, signatures, runs)
+        return Served(name, metadata.model.version or 0, signatures, runs)
 
     def predict(self, request: bytes, what: str) -> tuple[bytes, float]:
         """Send a request that runs a model. Args: what: the call for people. Returns: (bytes of the answer, seconds).
@@ -128,7 +131,7 @@ class Asking:
             states = self._client.status(name)
         except ServingError:
             return ""
-        return f"versions of {name}: " + ", ".join(one.line() for one in states)
+        return f"versions of {name}: " + ", ".join(state.line() for state in states)
 
 
 def _asked(name: str, version: int | None, label: str) -> str:

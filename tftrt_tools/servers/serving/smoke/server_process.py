@@ -32,13 +32,13 @@ class Process:
 
     def flag(self, name: str) -> str:
         """Value of the server's flag `name`, the last that was given, or ""."""
-        found = ""
+        value = ""
         for index, word in enumerate(self.argv):
             if word.startswith(f"--{name}="):
-                found = word.partition("=")[2]
+                value = word.partition("=")[2]
             elif word == f"--{name}" and index + 1 < len(self.argv):
-                found = self.argv[index + 1]
-        return found
+                value = self.argv[index + 1]
+        return value
 
     def path(self, text: str) -> pathlib.Path:
         """A path of the server as seen from this process: it takes the server's root (a container's) and working directory into account."""
@@ -62,42 +62,42 @@ def find(target: str) -> tuple[Process | None, str]:
     Args: target: "HOST:PORT" or "unix:PATH". Returns: (Process or None, why there is none).
     """
     if target.startswith("unix:"):
-        found = sockets.on_unix(os.path.realpath(target.removeprefix("unix:").removeprefix("//")))
+        sockets_found = sockets.on_unix(os.path.realpath(target.removeprefix("unix:").removeprefix("//")))
     else:
         host, _, port = target.rpartition(":")
         if not is_here(host.strip("[]")):
             return None, f"{host} is another machine"
-        found = sockets.on_tcp(int(port))
-    if not found:
+        sockets_found = sockets.on_tcp(int(port))
+    if not sockets_found:
         return (
             None,
             "no process of this network namespace listens there: a container publishes the port, or another machine",
         )
-    holders = [one for one in map(_read, sockets.holders(found)) if one]
-    known = [one for one in holders if one.known]
+    holders = [process for process in map(_read, sockets.holders(sockets_found)) if process]
+    identified = [holder for holder in holders if holder.known]
     if not holders:
         return None, "the process that listens there belongs to another user"
-    return (known or holders)[0], ""
+    return (identified or holders)[0], ""
 
 
 def of_id(pid: int) -> Process:
     """The Process with this id, for a port that another process publishes. Raises: UsageError if it is not a known server program."""
-    found = _read(pid)
-    if found is None or not found.known:
-        what = f"is {found.program}" if found else "does not run, or belongs to another user"
+    process = _read(pid)
+    if process is None or not process.known:
+        what = f"is {process.program}" if process else "does not run, or belongs to another user"
         raise errors.UsageError(
             f"--server_pid={pid} {what}", "give the id of the tensorflow_model_server, as this machine counts"
         )
-    return found
+    return process
 
 
 def is_here(host: str) -> bool:
     """Whether a host name or address is this machine's: one that a socket can be bound to."""
     try:
-        found = socket.getaddrinfo(host or "localhost", 0, type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(host or "localhost", 0, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         return False
-    return any(_binds(*one) for one in found)
+    return any(_binds(*address) for address in addresses)
 
 
 def _binds(

@@ -148,14 +148,14 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         CallResult(
             signature=group.signature,
             shapes=group.calls[0].shapes,
-            first_seconds=one.first,
-            p50_seconds=latency.p50(one.later),
-            requests=one.sent,
-            refused=one.refused,
+            first_seconds=result.first,
+            p50_seconds=latency.p50(result.later),
+            requests=result.sent,
+            refused=result.refused,
             engines=verdict.calls[group.text],
             native=ratios.get(group.text),
         )
-        for group, one in zip(planned.groups, measured, strict=True)
+        for group, result in zip(planned.groups, measured, strict=True)
     )
     shown = server if server and server.known else None
     if server and not shown and server.program == server_process.TRITON:
@@ -199,9 +199,9 @@ def _served(
         return client.served(name, version, label)
     except served_model.NotServed as error:
         names = models.names(server) if server and server.known else []
-        known = f"; its command line names {', '.join(names)}" if names else ""
+        hint = f"; its command line names {', '.join(names)}" if names else ""
         raise errors.UsageError(
-            error.cause, error.mend or f"check {flag}{known or '; `tftrt versions` asks for its versions'}"
+            error.cause, error.mend or f"check {flag}{hint or '; `tftrt versions` asks for its versions'}"
         ) from None
 
 
@@ -215,21 +215,21 @@ def _read(path: pathlib.Path, same: bool, served: Served, worker: steps.Steps) -
 def _takes(served: Served, model: models.Model | None, options: Options) -> tuple[Takes, str]:
     """(calls.Takes, where its known shapes come from, in words). Only the files tell the shapes, which signatures are one function, and
     which inputs the conversion froze."""
-    specs = {name: one.inputs for name, one in served.signatures.items()}
+    specs = {name: signature.inputs for name, signature in served.signatures.items()}
     if model is None:
         return inputs.Takes.of(specs, keys=options.signature_keys), ""
     takes = inputs.Takes.of(
         specs, model.twins, keys=options.signature_keys, manifest=passport.read(model.path, passport.MANIFEST)
     )
-    takes = takes.limited_by({name: one.inputs for name, one in model.signatures.items()})
-    known, known_from = models.declared_shapes(model.path)
-    return takes.with_known(known).with_pictures(added.pictures(model.path)), known_from
+    takes = takes.limited_by({name: signature.inputs for name, signature in model.signatures.items()})
+    declared, known_from = models.declared_shapes(model.path)
+    return takes.with_known(declared).with_pictures(added.pictures(model.path)), known_from
 
 
 def _check_native(native: Served, planned: Plan) -> None:
     for group in planned.groups:
-        one = native.signatures.get(group.signature)
-        if one is None or {spec.name for spec in one.inputs} != set(group.calls[0].inputs):
+        signature = native.signatures.get(group.signature)
+        if signature is None or {spec.name for spec in signature.inputs} != set(group.calls[0].inputs):
             raise errors.UsageError(
                 f"--native_model_name={native.name} has no signature {group.signature!r} with the same inputs",
                 "serve the original of the converted model under that name",
@@ -237,9 +237,9 @@ def _check_native(native: Served, planned: Plan) -> None:
 
 
 def _form(planned: Plan, measured: Sequence[measurement.Measured], served: Served, finite: bool) -> Iterator[str]:
-    for group, one in zip(planned.groups, measured, strict=True):
+    for group, result in zip(planned.groups, measured, strict=True):
         # A group that was refused has no answers.
-        for call, answer in zip(group.calls, one.answers, strict=not one.refused):
+        for call, answer in zip(group.calls, result.answers, strict=not result.refused):
             yield from answer_check.form_problems(
                 call.text(), answer, served.signatures[call.signature].outputs, finite
             )
@@ -255,8 +255,8 @@ def _judged(
 ) -> judgement.Judgement | None:
     pairs = [
         (call, answer)
-        for group, one in zip(planned.groups, measured, strict=True)
-        for call, answer in zip(group.calls, one.answers, strict=not one.refused)
+        for group, result in zip(planned.groups, measured, strict=True)
+        for call, answer in zip(group.calls, result.answers, strict=not result.refused)
     ]
     if not pairs:
         return None
@@ -291,16 +291,16 @@ class _Asked:
 
     def group(self, group: Group) -> measurement.Measured:
         """Send a plan.Group. Returns: measurement.Measured."""
-        one = measurement.group(self._converted, group, self._options.repeats)
+        result = measurement.group(self._converted, group, self._options.repeats)
         engines = self._model.engines_of(group.signature) if self._model else ()
         left = {engine.name: engine.left for engine in engines if engine.left}
         if self._log:
             names = None if self._model is None else [engine.name for engine in engines if not engine.left]
-            self._found += log_watch.read(self._log.new(), group.text, names, one.sent, left)[0]
-        if one.refused:
-            refusal = gate.of_refusal(one.refused, group.text, left)
+            self._found += log_watch.read(self._log.new(), group.text, names, result.sent, left)[0]
+        if result.refused:
+            refusal = gate.of_refusal(result.refused, group.text, left)
             self._found += [refusal] if refusal else []
-        return one
+        return result
 
     def end_of_log(self) -> list[str]:
         """The last lines that the server wrote, if its log is known."""
@@ -312,7 +312,7 @@ class _Asked:
             return None
         progress.say("looking at the server's process")
         busy = None
-        groups = [group for group, one in zip(planned.groups, measured, strict=True) if not one.refused]
+        groups = [group for group, result in zip(planned.groups, measured, strict=True) if not result.refused]
         if groups and self._server.program == server_process.SERVING:
             call = groups[-1].calls[0]
             request = self._converted.request(call)
@@ -323,11 +323,11 @@ class _Asked:
 
     def ratios(self, planned: Plan, measured: Sequence[measurement.Measured]) -> dict[str, latency.Ratio]:
         """{text of a call: latency.Ratio against the native model}."""
-        found = {}
-        for group, one in zip(planned.groups, measured, strict=True):
-            if self._native and not one.refused:
+        by_signature = {}
+        for group, result in zip(planned.groups, measured, strict=True):
+            if self._native and not result.refused:
                 try:
-                    found[group.text] = measurement.against_native(
+                    by_signature[group.text] = measurement.against_native(
                         self._converted, self._native, group.calls[0], self._options.repeats
                     )
                 except ServingError as error:
@@ -335,21 +335,21 @@ class _Asked:
                         f"--native_model_name={self._options.native_model_name} refuses {group.text}: {error.line}",
                         "serve the original of the converted model under that name",
                     ) from None
-                self._found.append(measurement.of_ratio(found[group.text], group.text))
-        return found
+                self._found.append(measurement.of_ratio(by_signature[group.text], group.text))
+        return by_signature
 
     def verdict(
         self, planned: Plan, measured: Sequence[measurement.Measured], use: gpu_use.Use | None
     ) -> engine_evidence.Verdict:
         """The engine_evidence.Verdict of everything gathered."""
         has, of_model = {}, []
-        for group, one in zip(planned.groups, measured, strict=True):
+        for group, result in zip(planned.groups, measured, strict=True):
             has[group.text] = None if self._model is None else bool(self._model.engines_of(group.signature))
             if self._model is not None:
                 of_model.append(_of_model(self._model, group))
-            slow = None if one.refused else measurement.first_request(one, group.text, self._builds(use))
+            slow = None if result.refused else measurement.first_request(result, group.text, self._builds(use))
             self._found += [slow] if slow else []
-            if use and self._server and not one.refused and self._server.environ is not None:
+            if use and self._server and not result.refused and self._server.environ is not None:
                 self._found.append(gate.of_answer(self._server.environ, use, self._model, group.text, group.signature))
         return engine_evidence.judge([*of_model, *self._found], has, self._settle())
 
@@ -361,25 +361,25 @@ class _Asked:
         """What would make the answer more certain."""
         if self._platform:
             return self._platform.settle
-        found = []
+        remarks = []
         if self._model is None:
-            found.append(
+            remarks.append(
                 "--model_dir=DIRECTORY: the files of the served version say whether there are engine ops at all"
             )
         if not self._server or self._server.environ is None:
-            found.append(
+            remarks.append(
                 "run this on the server's machine and as its user: its process then shows its environment and its GPU memory"
             )
         if not self._server or not gate.closed(self._server.environ or {}):
-            found.append(f"start the server with {gate.VARIABLE}=False: a request that would run natively then fails")
+            remarks.append(f"start the server with {gate.VARIABLE}=False: a request that would run natively then fails")
         if not self._log:
-            found.append(
+            remarks.append(
                 "--log_file=FILE, with the server started with TF_CPP_VMODULE=trt_engine_op=1 and TF_CPP_MIN_LOG_LEVEL=0: each "
                 "run of an engine is a line of its log"
             )
         if not self._native:
-            found.append("--native_model_name=NAME: serve the original beside it, and the two are timed in turn")
-        return found
+            remarks.append("--native_model_name=NAME: serve the original beside it, and the two are timed in turn")
+        return remarks
 
 
 def _of_model(model: models.Model, group: Group) -> Evidence:

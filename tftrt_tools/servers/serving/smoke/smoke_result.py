@@ -78,7 +78,9 @@ class Smoke:
     def answer_problems(self) -> tuple[str, ...]:
         """Errors of the answers, a line each."""
         refused = [
-            f"{one.signature}({_shapes(one.shapes)}) was refused: {one.refused}" for one in self.calls if one.refused
+            f"{call.signature}({_shapes(call.shapes)}) was refused: {call.refused}"
+            for call in self.calls
+            if call.refused
         ]
         return (*refused, *self.form, *(self.judged.all_problems if self.judged else ()))
 
@@ -128,7 +130,7 @@ class Smoke:
             "original": self.original or None,
             "rightness_judged": compared is not None,
             "arithmetic": self.arithmetic[0] if compared else None,
-            "comparisons": [one.to_dict() for one in compared.comparisons] if compared else [],
+            "comparisons": [comparison.to_dict() for comparison in compared.comparisons] if compared else [],
             "bounds": compared.bounds if compared else {},
             "functions": dict(compared.functions) if compared else {},
             "nothing_shown": list(compared.nothing_shown) if compared else [],
@@ -138,7 +140,7 @@ class Smoke:
             "seed": self.seed,
             "drew": list(self.drew),
             "dropped": self.dropped,
-            "calls": [one.to_dict() for one in self.calls],
+            "calls": [call.to_dict() for call in self.calls],
             "engines": self.engines.to_dict(),
         }
 

@@ -108,7 +108,9 @@ def locate(model_dir: str, served: Served, server: Process | None) -> tuple[path
         return own, own is not None
     given = pathlib.Path(model_dir)
     if not files.is_saved_model(given):
-        listed = {one.number: one.path for one in version_directories.listing(given)} if given.is_dir() else {}
+        listed = (
+            {version.number: version.path for version in version_directories.listing(given)} if given.is_dir() else {}
+        )
         if served.version not in listed:
             files.check(given)  # it says what exists instead
             raise errors.UsageError(
@@ -136,11 +138,11 @@ def _of_server(server: Process, served: Served) -> pathlib.Path | None:
         base = _base_paths(server).get(served.name)
         if not base or "://" in base:
             return None
-        listed = {one.number: one.path for one in version_directories.listing(server.path(base))}
+        listed = {version.number: version.path for version in version_directories.listing(server.path(base))}
     except OSError:
         return None
-    found = listed.get(served.version)
-    return found if found and files.is_saved_model(found) else None
+    path = listed.get(served.version)
+    return path if path and files.is_saved_model(path) else None
 
 
 def names(server: Process) -> list[str]:
@@ -168,7 +170,11 @@ def declared_shapes(path: pathlib.Path) -> tuple[dict[str, list[Shapes]], str]:
     Returns: ({signature: [{input: shape}]}, which document in words); ({}, "") without any. Raises: TftrtError.
     """
     manifest = passport.read(path, passport.MANIFEST) or {}
-    declared = {name: _tuples(one["calls"]) for name, one in passport.signatures(manifest).items() if one.get("calls")}
+    declared = {
+        name: _tuples(signature["calls"])
+        for name, signature in passport.signatures(manifest).items()
+        if signature.get("calls")
+    }
     if declared:
         return declared, "the shapes that engines were built for (manifest.json)"
     published = passport.read(path, passport.PUBLISH) or {}
@@ -198,12 +204,13 @@ def of(path: pathlib.Path, same: bool, found: Contents) -> Model:
 
 def check_same(model: Model, served: Served) -> None:
     """Refuse files whose signatures differ from the server's. Raises: UsageError."""
-    for name, one in served.signatures.items():
-        mine = model.signatures.get(name)
+    for name, served_signature in served.signatures.items():
+        own = model.signatures.get(name)
         if (
-            mine is None
-            or mine.tensors != one.tensors
-            or {spec.name: spec.dtype for spec in mine.inputs} != {spec.name: spec.dtype for spec in one.inputs}
+            own is None
+            or own.tensors != served_signature.tensors
+            or {spec.name: spec.dtype for spec in own.inputs}
+            != {spec.name: spec.dtype for spec in served_signature.inputs}
         ):
             raise errors.UsageError(
                 f"{model.path} is not what the server serves: signature {name!r} differs",

@@ -12,7 +12,7 @@ from tftrt_tools.servers.serving.warmup import warmup_requests
 def read(path: str) -> Contents:
     """The Contents of a version directory. Raises: TftrtError, UsageError."""
     meta = protos.meta_graph(protos.read(path), ())
-    known, specs = signatures.definitions(meta), input_facts.specs(meta)
+    definitions, specs = signatures.definitions(meta), input_facts.specs(meta)
     generating = {
         graph.engine_name(node.name)
         for node in graph.engine_nodes(meta.graph_def)
@@ -20,22 +20,25 @@ def read(path: str) -> Contents:
     }
     left = passport.left_native(passport.read(path, passport.MANIFEST))
     ops = {
-        one.name: _engine(one, one.name in generating, left.get(one.name, ""))
-        for one in graph.engine_ops(meta.graph_def)
+        engine_op.name: _engine(engine_op, engine_op.name in generating, left.get(engine_op.name, ""))
+        for engine_op in graph.engine_ops(meta.graph_def)
     }
     return Contents(
-        engines={one.name: tuple(ops[name] for name in one.engines) for one in inspector.signature_graphs(meta)},
+        engines={
+            signature_graph.name: tuple(ops[name] for name in signature_graph.engines)
+            for signature_graph in inspector.signature_graphs(meta)
+        },
         signatures={
             name: Signature(
                 inputs=tuple(specs[name]),
-                outputs=tuple(graph.specs(one.outputs)),
+                outputs=tuple(graph.specs(definition.outputs)),
                 tensors={
                     f"{kind}/{key}": info.name
                     for kind in ("inputs", "outputs")
-                    for key, info in getattr(one, kind).items()
+                    for key, info in getattr(definition, kind).items()
                 },
             )
-            for name, one in known.items()
+            for name, definition in definitions.items()
         },
         warmup_records=_warmup_records(path),
         twins=twins.find(meta),

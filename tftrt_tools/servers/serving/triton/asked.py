@@ -24,12 +24,12 @@ def missed(
     Args: there: the ModelConfig that stays. made: the one that this run would write. settings, batch, preferred: as the user gave them.
       warm_up: text of --warmup_shapes, "" where it was not given; None for --nowarmup.
     """
-    found = [
+    texts = [
         *_settings(there, settings),
         *_batching(there, settings, batch, preferred),
         *_warm_up(there, made, warm_up),
     ]
-    return [f"{flag} (it has {has})" for flag, has in found]
+    return [f"{flag} (it has {has})" for flag, has in texts]
 
 
 def _settings(there: config_types.TritonConfig, asked: Settings) -> Iterator[tuple[str, str]]:
@@ -37,10 +37,10 @@ def _settings(there: config_types.TritonConfig, asked: Settings) -> Iterator[tup
     if asked.versions is not None and versions != str(asked.versions):
         yield f"--triton_versions={asked.versions}", versions
     # Without a group Triton makes one instance.
-    counts = [one.count or 1 for one in there.instance_group] or [1]
+    counts = [group.count or 1 for group in there.instance_group] or [1]
     if asked.instances is not None and counts != [asked.instances]:
         yield f"--triton_instances={asked.instances}", " and ".join(map(str, counts))
-    kinds = [_kind(one.kind) for one in there.instance_group] or ["auto"]
+    kinds = [_kind(group.kind) for group in there.instance_group] or ["auto"]
     if asked.instance_kind is not None and set(kinds) != {asked.instance_kind}:
         yield f"--triton_instance_kind={asked.instance_kind}", " and ".join(dict.fromkeys(kinds))
 
@@ -65,10 +65,10 @@ def _batching(
 def _warm_up(
     there: config_types.TritonConfig, made: config_types.TritonConfig, asked: str | None
 ) -> Iterator[tuple[str, str]]:
-    names = [one.name for one in there.model_warmup]
+    names = [warmup.name for warmup in there.model_warmup]
     if asked is None and names:
         yield "--nowarmup", f"calls of {', '.join(names)}"
-    elif asked and sorted(names) != sorted(one.name for one in made.model_warmup):
+    elif asked and sorted(names) != sorted(warmup.name for warmup in made.model_warmup):
         yield f"--warmup_shapes={asked}", f"calls of {', '.join(names)}" if names else "no warm-up"
 
 

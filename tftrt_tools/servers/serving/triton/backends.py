@@ -24,8 +24,8 @@ class Backend:
 
 
 _BACKENDS = {
-    one.name: one
-    for one in (
+    backend.name: backend
+    for backend in (
         Backend(name="tensorrt", platform="tensorrt_plan", kinds=("plan",), about="TensorRT of Triton's container"),
         Backend(
             name="onnxruntime",

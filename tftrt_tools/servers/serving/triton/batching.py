@@ -76,7 +76,7 @@ def _unbatched(model: Servable) -> str:
                 return f"{kind} {spec.name!r} is {spec.text()}, and {reason}"
     for profile in model.profiles:
         for place in range(3):
-            if len({one[place][0] for one in profile.values()}) > 1:
+            if len({bounds[place][0] for bounds in profile.values()}) > 1:
                 return "the inputs of a profile have several batch sizes"
     return ""
 

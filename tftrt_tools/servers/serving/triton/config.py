@@ -46,32 +46,32 @@ def make(
     name: str, model: Servable, backend: Backend, batching: Batching, settings: Settings, warm_up: Sequence[Shapes]
 ) -> config_types.TritonConfig:
     """The ModelConfig of a model. Args: warm_up: shapes of the calls that warm each instance up."""
-    made = triton_config.new()
-    made.name, made.max_batch_size = name, batching.largest
+    model_config = triton_config.new()
+    model_config.name, model_config.max_batch_size = name, batching.largest
     if backend.platform:
-        made.platform = backend.platform
+        model_config.platform = backend.platform
     else:
-        made.backend = backend.name
+        model_config.backend = backend.name
     own = model.engine_dtypes if backend.name == "tensorrt" else {}
-    for field, specs in ((made.input, model.inputs), (made.output, model.outputs)):
+    for field, specs in ((model_config.input, model.inputs), (model_config.output, model.outputs)):
         for spec in specs:
             added = field.add(name=spec.name, data_type=_type(spec, own, backend), dims=_dims(spec, batching.largest))
             if _of_one_number(spec, batching.largest):
                 added.reshape.SetInParent()
-    made.version_policy.latest.num_versions = settings.versions or 1
-    group = made.instance_group.add(count=settings.instances or 1, kind=KINDS[settings.instance_kind or "auto"])
+    model_config.version_policy.latest.num_versions = settings.versions or 1
+    group = model_config.instance_group.add(count=settings.instances or 1, kind=KINDS[settings.instance_kind or "auto"])
     if backend.name == "tensorrt" and len(model.profiles) > 1:
         group.profile.extend(str(number) for number in range(len(model.profiles)))
     if batching.joined:
-        made.dynamic_batching.preferred_batch_size.extend(batching.preferred)
+        model_config.dynamic_batching.preferred_batch_size.extend(batching.preferred)
         if settings.queue_delay is not None:
-            made.dynamic_batching.max_queue_delay_microseconds = settings.queue_delay
-        made.dynamic_batching.SetInParent()
+            model_config.dynamic_batching.max_queue_delay_microseconds = settings.queue_delay
+        model_config.dynamic_batching.SetInParent()
     if backend.name == "tensorflow" and model.signature != DEFAULT:
-        made.parameters.add(key=_SIGNATURE).value.string_value = model.signature
+        model_config.parameters.add(key=_SIGNATURE).value.string_value = model.signature
     for shapes in warm_up:
-        _warm_up(made, model, own, backend, batching.largest, shapes)
-    return made
+        _warm_up(model_config, model, own, backend, batching.largest, shapes)
+    return model_config
 
 
 def kept(path: pathlib.Path, made: config_types.TritonConfig, replace: bool) -> config_types.TritonConfig | None:
@@ -87,30 +87,30 @@ def kept(path: pathlib.Path, made: config_types.TritonConfig, replace: bool) -> 
         there = triton_config.parse(path.read_text())
     except (ValueError, UnicodeDecodeError) as error:
         raise errors.UsageError(f"{path} cannot be read: {error}", mend) from None
-    for what, one, other in _compared(there, made):
-        if one != other:
+    for what, ours, other in _compared(there, made):
+        if ours != other:
             raise errors.UsageError(
-                f"{path} holds for all versions of the model, and this one does not fit it: {what} is {one} there, and "
+                f"{path} holds for all versions of the model, and this one does not fit it: {what} is {ours} there, and "
                 f"{other} here",
                 mend,
             )
     return there
 
 
-def _compared(there: config_types.TritonConfig, made: config_types.TritonConfig) -> Iterator[tuple[str, str, str]]:
-    yield "the backend", there.platform or there.backend, made.platform or made.backend
+def _compared(there: config_types.TritonConfig, written: config_types.TritonConfig) -> Iterator[tuple[str, str, str]]:
+    yield "the backend", there.platform or there.backend, written.platform or written.backend
     # A smaller one is the user's choice.
     yield (
         "max_batch_size",
         str(there.max_batch_size),
-        str(made.max_batch_size if not 0 < there.max_batch_size <= made.max_batch_size else there.max_batch_size),
+        str(written.max_batch_size if not 0 < there.max_batch_size <= written.max_batch_size else there.max_batch_size),
     )
-    yield "the signature", _signature(there), _signature(made)
+    yield "the signature", _signature(there), _signature(written)
     # Fewer profiles are the user's choice; of one that the plan has not, no instance can be made.
-    mine = _profiles(made) or {"0"}
-    yield "the list of profiles", _joined(_profiles(there)), _joined(_profiles(there) & mine)
+    profiles = _profiles(written) or {"0"}
+    yield "the list of profiles", _joined(_profiles(there)), _joined(_profiles(there) & profiles)
     for kind in ("input", "output"):
-        yield f"the list of {kind}s", _listed(getattr(there, kind)), _listed(getattr(made, kind))
+        yield f"the list of {kind}s", _listed(getattr(there, kind)), _listed(getattr(written, kind))
 
 
 def _profiles(config: config_types.TritonConfig) -> set[str]:
@@ -177,7 +177,7 @@ def _of_one_number(spec: InputSpec, largest: int) -> bool:
 
 
 def _warm_up(
-    made: config_types.TritonConfig,
+    written: config_types.TritonConfig,
     model: Servable,
     own: Mapping[str, str],
     backend: Backend,
@@ -187,7 +187,7 @@ def _warm_up(
     """Add a warm-up request: numbers are drawn; integers, and what the graph takes for places in a table, are zeros."""
     first = next(iter(shapes.values()))
     batch = first[0] if largest else 1
-    added = made.model_warmup.add(
+    added = written.model_warmup.add(
         name=" ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items()),
         batch_size=batch,
     )

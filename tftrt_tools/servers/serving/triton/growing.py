@@ -105,10 +105,10 @@ def _can_grow_beside(base: pathlib.Path) -> bool:
     repository = base.parent
     if not os.access(repository.parent, os.W_OK | os.X_OK):
         return False
-    inside = [one for one in (repository, base) if one.exists()]
+    inside = [folder for folder in (repository, base) if folder.exists()]
     # A rename fails between two mounts, also where they are of one device.
     mounts, device = _mount_points(), repository.parent.stat().st_dev
-    return not any(one.is_symlink() or str(one) in mounts or one.stat().st_dev != device for one in inside)
+    return not any(folder.is_symlink() or str(folder) in mounts or folder.stat().st_dev != device for folder in inside)
 
 
 def _mount_points() -> set[str]:
@@ -118,7 +118,7 @@ def _mount_points() -> set[str]:
     except OSError:
         return set()
     # proc_pid_mountinfo(5): the fifth field, with blanks and the like as octal numbers.
-    return {re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split()[4]) for line in lines}
+    return {re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), line.split()[4]) for line in lines}
 
 
 def _sweep(folder: pathlib.Path) -> None:

@@ -77,8 +77,8 @@ def _ways(model: Servable) -> str:
 def _notes(model: Servable, backend: Backend, release: Release | None, capability: str) -> Iterator[str]:
     if _bound(model, backend) and release is None:
         fitting = releases.with_tensorrt(model.tensorrt)
-        known = f"; known here: {', '.join(fitting)}" if fitting else ""
-        yield f"it runs only in a Triton with TensorRT {model.tensorrt}{known}; --triton_release compares"
+        hint = f"; known here: {', '.join(fitting)}" if fitting else ""
+        yield f"it runs only in a Triton with TensorRT {model.tensorrt}{hint}; --triton_release compares"
     if model.compute_capability and not capability and backend.name != "onnxruntime":
         yield f"it needs a GPU of compute capability {model.compute_capability}; --compute_capability compares it with the server's"
     if backend.name == "tensorflow" and (release is None or release.tensorflow is None):

@@ -231,8 +231,8 @@ def _checked(model: str, model_name: str, repository: str, options: Options) -> 
 
 def _judged(read: Servable, options: Options) -> verification_check.Evidence:
     """Raises: CheckFailed where there is no valid evidence for a converted model."""
-    said = passport.read(read.path, passport.VERIFY) if read.kind != "onnx" else None
-    judged = verification_check.judge(read.path, read.converted, said, read.digest, (read.signature,))
+    verification = passport.read(read.path, passport.VERIFY) if read.kind != "onnx" else None
+    judged = verification_check.judge(read.path, read.converted, verification, read.digest, (read.signature,))
     if judged.needed and not judged.valid and not options.unverified:
         raise errors.CheckFailed(
             f"not published: {judged.problem}", f"{judged.mend}; or publish all the same with --unverified"
@@ -255,12 +255,12 @@ def _queue_note(sizes: batching.Batching, options: Options) -> str:
 
 
 def _kept_note(
-    path: pathlib.Path, kept: config_types.TritonConfig, made: config_types.TritonConfig, options: Options
+    path: pathlib.Path, kept: config_types.TritonConfig, written: config_types.TritonConfig, options: Options
 ) -> str:
     """That a config.pbtxt stays, and which of the user's flags it keeps from having an effect."""
     missed = asked.missed(
         kept,
-        made,
+        written,
         options.settings,
         options.max_batch_size,
         options.preferred_batch_sizes,
@@ -278,14 +278,15 @@ def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> Non
     """Copy the model's files as the backend wants them."""
     if read.kind == "onnx":
         weights = [
-            (one, pathlib.Path(one).relative_to(pathlib.Path(read.path).parent)) for one in onnx_file.outside(read.path)
+            (path, pathlib.Path(path).relative_to(pathlib.Path(read.path).parent))
+            for path in onnx_file.outside(read.path)
         ]
         if taken := next((str(name) for _, name in weights if name.parts[0] in _OWN), ""):
             raise errors.UsageError(
                 f"{read.path} has weights in {taken}, a name that a version in Triton's repository has for itself",
                 f"copy the model with `tftrt export {read.path} --output=NAME.onnx --external_data`",
             )
-        _copy([(read.path, "model.onnx"), *((one, name.as_posix()) for one, name in weights)], stage)
+        _copy([(read.path, "model.onnx"), *((path, name.as_posix()) for path, name in weights)], stage)
         if ONNX.digest(read.path) != read.digest:
             raise errors.TftrtError(f"{read.path} changed while it was copied", "publish it when nothing writes to it")
     else:

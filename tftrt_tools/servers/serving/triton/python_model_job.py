@@ -18,13 +18,13 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Load it. Args: args: of Triton: the configuration as JSON, the folder, the version, the kind of the instance."""
         config = json.loads(args["model_config"])
-        self._inputs = [one["name"] for one in config["input"]]
-        self._outputs = [one["name"] for one in config["output"]]
-        self._dtypes = {one["name"]: triton.triton_string_to_numpy(one["data_type"]) for one in config["output"]}
+        self._inputs = [entry["name"] for entry in config["input"]]
+        self._outputs = [entry["name"] for entry in config["output"]]
+        self._dtypes = {entry["name"]: triton.triton_string_to_numpy(entry["data_type"]) for entry in config["output"]}
         self._batched = int(config["max_batch_size"]) > 0
         # Clients send and get these as [batch, 1]; the model's own shape is [batch].
         self._flat = {
-            one["name"] for one in (*config["input"], *config["output"]) if one.get("reshape") == {"shape": []}
+            entry["name"] for entry in (*config["input"], *config["output"]) if entry.get("reshape") == {"shape": []}
         }
         folder = os.path.join(args["model_repository"], args["model_version"])
         planned = args["model_instance_kind"] == "GPU" and os.path.isfile(os.path.join(folder, "plan.json"))
@@ -39,20 +39,20 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """The answers to requests. Those of one batch that Triton joined run as one call."""
-        given = [{name: self._input(one, name) for name in self._inputs} for one in requests]
+        given = [{name: self._input(request, name) for name in self._inputs} for request in requests]
         if not self._batched or len(given) == 1 or not _alike(given):
-            return [self._answer(one) for one in given]
-        rows = [len(one[self._inputs[0]]) for one in given]
+            return [self._answer(feed) for feed in given]
+        rows = [len(feed[self._inputs[0]]) for feed in given]
         try:
-            found = self._run({name: np.concatenate([one[name] for one in given]) for name in self._inputs})
+            outputs = self._run({name: np.concatenate([feed[name] for feed in given]) for name in self._inputs})
         except Exception:
             # One bad request must not fail the others.
-            return [self._answer(one) for one in given]
-        if any(np.ndim(found[name]) == 0 or len(found[name]) != sum(rows) for name in self._outputs):
+            return [self._answer(feed) for feed in given]
+        if any(np.ndim(outputs[name]) == 0 or len(outputs[name]) != sum(rows) for name in self._outputs):
             # A sum of the rows, say, would be that of all clients.
-            return [self._answer(one) for one in given]
+            return [self._answer(feed) for feed in given]
         places = np.cumsum(rows)[:-1]
-        parts = {name: np.split(found[name], places) for name in self._outputs}
+        parts = {name: np.split(outputs[name], places) for name in self._outputs}
         return [self._response({name: parts[name][number] for name in self._outputs}) for number in range(len(given))]
 
     def _input(self, request: "triton.InferenceRequest", name: str) -> Any:
@@ -65,8 +65,8 @@ class TritonPythonModel:
         except Exception as error:
             return triton.InferenceResponse(error=triton.TritonError(" ".join(str(error).split())))
 
-    def _response(self, found: dict[str, Any]) -> Any:
-        arrays = {name: np.ascontiguousarray(found[name], self._dtypes[name]) for name in self._outputs}
+    def _response(self, outputs: dict[str, Any]) -> Any:
+        arrays = {name: np.ascontiguousarray(outputs[name], self._dtypes[name]) for name in self._outputs}
         return triton.InferenceResponse(
             [
                 triton.Tensor(name, array.reshape(-1, 1) if name in self._flat else array)
@@ -84,7 +84,7 @@ def _onnx(folder: str, outputs: list[str]) -> Any:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), providers=["CPUExecutionProvider"])
-    texts = {one.name for one in session.get_inputs() if one.type == "tensor(string)"}
+    texts = {spec.name for spec in session.get_inputs() if spec.type == "tensor(string)"}
 
     def run(inputs: dict[str, Any]) -> dict[str, Any]:
         feed = {
@@ -101,7 +101,7 @@ def _plan(folder: str, device: int) -> Any:
     import importlib
 
     # CUDA has not started in this process yet, and tftrt-tools takes the first GPU that CUDA sees.
-    visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    visible = [number for number in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if number]
     os.environ["CUDA_VISIBLE_DEVICES"] = visible[device] if device < len(visible) else str(device)
     graph = os.environ.get("TFTRT_PLAN_CUDA_GRAPH") == "1"
     loaded = importlib.import_module("tftrt_tools.models.kinds.plan.runner_job").Loaded(folder, graph)

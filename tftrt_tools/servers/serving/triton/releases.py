@@ -70,7 +70,7 @@ def release(name: str, tensorrt: str = "") -> Release:
         raise errors.UsageError(
             f"--triton_release={name} is none", "it is the year and the month of the container's tag, such as 24.05"
         )
-    known = next((one for one in RELEASES if one.name == name), None)
+    known = next((candidate for candidate in RELEASES if candidate.name == name), None)
     if tensorrt:
         return Release(name=name, tensorrt=tensorrt, cuda=known.cuda if known else "", source="--triton_tensorrt")
     if known is None:

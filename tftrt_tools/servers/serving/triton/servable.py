@@ -80,37 +80,47 @@ def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
 
 
 def _onnx(path: str) -> Servable:
-    ((name, one),) = onnx_file.overview(path).signatures.items()
+    ((name, signature),) = onnx_file.overview(path).signatures.items()
     for kind, names in (
-        ("inputs", [spec.name for spec in one.inputs]),
-        ("outputs", [spec.name for spec in one.outputs]),
+        ("inputs", [spec.name for spec in signature.inputs]),
+        ("outputs", [spec.name for spec in signature.outputs]),
     ):
         if doubled := next((name for name in names if names.count(name) > 1), ""):
             raise errors.UsageError(
                 f"{path} has two {kind} of one name, {doubled!r}", "export it again with names that differ"
             )
     return Servable(
-        kind="onnx", path=path, digest=ONNX.digest(path), signature=name, inputs=one.inputs, outputs=one.outputs
+        kind="onnx",
+        path=path,
+        digest=ONNX.digest(path),
+        signature=name,
+        inputs=signature.inputs,
+        outputs=signature.outputs,
     )
 
 
 def _plan(path: str, folder: pathlib.Path) -> Servable:
-    said = document.read(folder)
+    plan_file = document.read(folder)
     return Servable(
         kind="plan",
         path=path,
         digest=files.digest(folder),
         signature=DEFAULT,
-        inputs=tuple(one.spec for one in said.inputs),
-        outputs=tuple(one.spec for one in said.outputs),
-        engine_dtypes={one.name: one.engine_dtype for one in (*said.inputs, *said.outputs) if one.engine_dtype},
+        inputs=tuple(tensor.spec for tensor in plan_file.inputs),
+        outputs=tuple(output.spec for output in plan_file.outputs),
+        engine_dtypes={
+            tensor.name: tensor.engine_dtype
+            for tensor in (*plan_file.inputs, *plan_file.outputs)
+            if tensor.engine_dtype
+        },
         profiles=tuple(
-            {name: (three.min, three.opt, three.max) for name, three in one.inputs.items()} for one in said.profiles
+            {name: (three.min, three.opt, three.max) for name, three in profile.inputs.items()}
+            for profile in plan_file.profiles
         ),
-        tensorrt=said.tensorrt,
-        compute_capability=said.compute_capability,
-        version_compatible=said.version_compatible,
-        plugins=tuple(one.file for one in said.plugins),
+        tensorrt=plan_file.tensorrt,
+        compute_capability=plan_file.compute_capability,
+        version_compatible=plan_file.version_compatible,
+        plugins=tuple(plugin.file for plugin in plan_file.plugins),
         converted=True,
     )
 
@@ -118,22 +128,24 @@ def _plan(path: str, folder: pathlib.Path) -> Servable:
 def _saved_model(path: str, signature: str) -> Servable:
     (described,) = describe.describe(path)
     names = list(described.inputs)
-    wanted = signature or (DEFAULT if DEFAULT in names else names[0] if len(names) == 1 else "")
-    if wanted not in names:
+    key = signature or (DEFAULT if DEFAULT in names else names[0] if len(names) == 1 else "")
+    if key not in names:
         raise errors.UsageError(
-            f"the model has no signature {wanted!r}" if wanted else "which signature? Triton serves one of a model",
+            f"the model has no signature {key!r}" if key else "which signature? Triton serves one of a model",
             f"--signature_keys names one of: {', '.join(names)}",
         )
-    tensor_kinds.check(wanted, described.inputs[wanted], described.outputs[wanted])
-    origins = [engine_assets.origin(one, passport.read(path, passport.MANIFEST)) for one in engine_assets.read(path)]
+    tensor_kinds.check(key, described.inputs[key], described.outputs[key])
+    origins = [
+        engine_assets.origin(asset, passport.read(path, passport.MANIFEST)) for asset in engine_assets.read(path)
+    ]
     tensorrt, capability = origins[0] if origins else ("", "")
     return Servable(
         kind="savedmodel",
         path=path,
         digest=files.digest(path),
-        signature=wanted,
-        inputs=described.inputs[wanted],
-        outputs=described.outputs[wanted],
+        signature=key,
+        inputs=described.inputs[key],
+        outputs=described.outputs[key],
         tensorrt=tensorrt or "",
         compute_capability=capability or "",
         converted=bool(described.engines),

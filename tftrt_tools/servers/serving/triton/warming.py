@@ -24,23 +24,23 @@ def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes]
     if wanted:
         return _given(model, batching, wanted), ""
     if model.profiles:
-        found = [_within(profile, place, batching.largest) for profile in model.profiles for place in (1, 2)]
-        return [one for number, one in enumerate(found) if one and one not in found[:number]], ""
+        listed = [_within(profile, place, batching.largest) for profile in model.profiles for place in (1, 2)]
+        return [one for number, one in enumerate(listed) if one and one not in listed[:number]], ""
     try:
         sizes = sorted({1, batching.largest or 1})
-        made = [drawing.shapes_of_batch(model.signature, model.inputs, size) for size in sizes]
+        drawn = [drawing.shapes_of_batch(model.signature, model.inputs, size) for size in sizes]
     except errors.UsageError as error:
         return [], f"no warm-up: {error.cause}; --warmup_shapes names some"
-    return [one for number, one in enumerate(made) if one not in made[:number]], ""
+    return [one for number, one in enumerate(drawn) if one not in drawn[:number]], ""
 
 
 def _within(profile: Mapping[str, Range], place: int, largest: int) -> Shapes:
     """Shapes of a profile at opt (1) or max (2), with no larger batch than Triton's; {} for a profile of larger batches alone. Triton does
     not load a model whose warm-up is larger. Args: largest: batch of Triton's, 0 where it knows none."""
-    found = {name: one[place] for name, one in profile.items()}
+    found = {name: bounds[place] for name, bounds in profile.items()}
     if not largest or all(shape[0] <= largest for shape in found.values()):
         return found
-    if any(one[0][0] > largest for one in profile.values()):
+    if any(bounds[0][0] > largest for bounds in profile.values()):
         return {}
     return {name: (largest, *shape[1:]) for name, shape in found.items()}
 
@@ -55,7 +55,7 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
             )
         listed[name] = given
     count = max(map(len, listed.values()))
-    found: list[Shapes] = []
+    calls: list[Shapes] = []
     for number in range(count):
         one: dict[str, tuple[int, ...]] = {}
         for spec in model.inputs:
@@ -80,5 +80,5 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
                 else "--warmup_shapes: the inputs of a call have several batch sizes",
                 "mend the shapes",
             )
-        found.append(one)
-    return found
+        calls.append(one)
+    return calls

@@ -21,12 +21,12 @@ def read(path: str | pathlib.Path) -> BatchSizes:
     from tftrt_tools.servers.serving.local import batching_parameters, failure
 
     try:
-        found = batching_parameters.read(pathlib.Path(path))
-        found.check()
+        parameters = batching_parameters.read(pathlib.Path(path))
+        parameters.check()
     except failure.Failure as refused:
         raise errors.UsageError(
             f"--batching_parameters_file={path}: {' '.join(refused.message.split())}",
             "a server that is given this file fails to load every model; `tftrt configure --help` makes one",
         ) from None
     default = batching_parameters.BatchingParameters.max_batch_size
-    return BatchSizes(found.max_batch_size, found.max_batch_size != default, found.allowed_batch_sizes)
+    return BatchSizes(parameters.max_batch_size, parameters.max_batch_size != default, parameters.allowed_batch_sizes)

@@ -53,12 +53,14 @@ def read(takes: inputs.Takes, reference: str, reading: DataOptions, folder: str 
     if given.calls:
         requests = takes.walked.with_twins(maker.cut(given, ())[0])
         return Values({}, {name: [run.Call(name, call.inputs) for call in calls] for name, calls in requests.items()})
-    found = maker.filled(given)
-    for arrays in found.values():
+    filled_rows = maker.filled(given)
+    for arrays in filled_rows.values():
         for name, array in arrays.items():
             if array.ndim and not len(array):
                 raise errors.UsageError(f"--warmup_data: input {name!r} has no rows", "give at least one row")
-    return Values({name: arrays for first, arrays in found.items() for name in (first, *takes.walked.twins[first])}, {})
+    return Values(
+        {name: arrays for first, arrays in filled_rows.items() for name in (first, *takes.walked.twins[first])}, {}
+    )
 
 
 def filled(signature: str, takes: inputs.Takes, shapes: Sequence[Shapes], values: Values) -> list[Request]:
@@ -69,17 +71,17 @@ def filled(signature: str, takes: inputs.Takes, shapes: Sequence[Shapes], values
     """
     arrays, leader = values.arrays.get(signature), takes.walked.leader(signature)
     if arrays is None:
-        made = inputs.CallMaker(takes, inputs.Asked()).drawn(leader, shapes)
-        return [Request(run.Call(signature, call.inputs), "generated") for call in made]
+        drawn = inputs.CallMaker(takes, inputs.Asked()).drawn(leader, shapes)
+        return [Request(run.Call(signature, call.inputs), "generated") for call in drawn]
     specs = takes.specs[leader]
     return [
         Request(
             run.Call(
-                signature, {spec.name: _taken(arrays[spec.name], one[spec.name], spec, signature) for spec in specs}
+                signature, {spec.name: _taken(arrays[spec.name], shape[spec.name], spec, signature) for spec in specs}
             ),
             "data",
         )
-        for one in shapes
+        for shape in shapes
     ]
 
 

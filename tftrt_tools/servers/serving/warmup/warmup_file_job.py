@@ -49,8 +49,8 @@ def read(file: ToRead) -> tuple[tuple[str, str], ...]:
     folder = pathlib.Path(file.folder)
     folder.mkdir(parents=True, exist_ok=True)
     definitions = known.definitions(protos.meta_graph(protos.read(file.model)))
-    signatures = {name: graph.specs(one.inputs) for name, one in definitions.items()}
-    found: list[tuple[str, str]] = []
+    signatures = {name: graph.specs(definition.inputs) for name, definition in definitions.items()}
+    requests: list[tuple[str, str]] = []
     for number, record in enumerate(_records(file.path), 1):
         if number > warmup_requests.MOST_RECORDS:
             raise _refused(f"it holds more than {warmup_requests.MOST_RECORDS} records")
@@ -60,10 +60,10 @@ def read(file: ToRead) -> tuple[tuple[str, str], ...]:
             defaults = {name: tf.make_ndarray(value) for name, value in definitions[signature].defaults.items()}
             inputs = {**defaults, **inputs}
             _check(number, signature, inputs, signatures[signature])
-            target = folder / f"{len(found)}.npz"
+            target = folder / f"{len(requests)}.npz"
             npz.save(target, inputs)
-            found.append((signature, str(target)))
-    return tuple(found)
+            requests.append((signature, str(target)))
+    return tuple(requests)
 
 
 def _refused(why: str) -> errors.CheckFailed:
@@ -98,11 +98,11 @@ def _requests(record: bytes, number: int, signatures: Mapping[str, Sequence[Inpu
 
 
 def _check(number: int, signature: str, inputs: Mapping[str, npt.NDArray[Any]], specs: Sequence[InputSpec]) -> None:
-    wanted = {spec.name: spec for spec in specs}
+    spec_of = {spec.name: spec for spec in specs}
     for name in inputs:
-        if name not in wanted:
+        if name not in spec_of:
             raise _refused(f"record {number} has an input {name!r} that signature {signature!r} does not have")
-    for name, spec in wanted.items():
+    for name, spec in spec_of.items():
         if name not in inputs:
             raise _refused(f"record {number} lacks the input {name!r} of signature {signature!r}")
         value = inputs[name]
@@ -132,10 +132,10 @@ def _examples(
     examples = list(given.example_list.examples)
     if given.WhichOneof("kind") == "example_list_with_context":
         listed, examples = given.example_list_with_context, []
-        for one in listed.examples:
-            whole = type(one)()
+        for example in listed.examples:
+            whole = type(example)()
             whole.CopyFrom(listed.context)
-            whole.MergeFrom(one)
+            whole.MergeFrom(example)
             examples.append(whole)
     signature = _signature(spec)
     names = [spec.name for spec in signatures.get(signature, [])]

@@ -67,11 +67,11 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
     from tftrt_tools.models.savedmodel import signatures
 
     listed = facts.seen.signatures
-    names = signatures.chosen([one.name for one in listed], options.signature_keys)
-    specs = {one.name: one.inputs for one in listed if one.name in names}
+    names = signatures.chosen([signature.name for signature in listed], options.signature_keys)
+    specs = {signature.name: signature.inputs for signature in listed if signature.name in names}
     takes = calls.Takes.of(
-        {one.name: one.inputs for one in listed},
-        {one.name: one.same_as or one.name for one in listed},
+        {signature.name: signature.inputs for signature in listed},
+        {signature.name: signature.same_as or signature.name for signature in listed},
         keys=options.signature_keys,
         manifest=facts.seen.manifest,
     ).with_pictures(added.pictures(facts.seen.model))
@@ -88,18 +88,18 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
     requests: list[Request] = []
     for name in names:
         if name in values.requests:
-            found = [request_values.Request(call, "data") for call in values.requests[name]]
+            requests_of = [request_values.Request(call, "data") for call in values.requests[name]]
         elif facts.methods.get(name) in _EXAMPLE_METHODS and name not in values.arrays and _only_strings(specs[name]):
             notes.append(f"{name} has no warm-up: its input is serialized tf.Examples, and --warmup_data gives none")
             continue
         else:
             shapes = declared.get(name) or _shapes(name, specs[name], facts, options.batching, values)
-            found = request_values.filled(name, takes, shapes, values)
-            notes += [f"drawn for {name}: {line}" for line in request_values.drew(name, takes, found)]
+            requests_of = request_values.filled(name, takes, shapes, values)
+            notes += [f"drawn for {name}: {line}" for line in request_values.drew(name, takes, requests_of)]
             if name not in declared and not _said(name, specs[name], facts, options.batching):
-                notes += _guessed(name, specs[name], found)
-        requests += _batchable(found, options.batching, notes) if options.batching else found
-    requests = sorted(_distinct(requests), key=lambda one: -_elements(one.call))
+                notes += _guessed(name, specs[name], requests_of)
+        requests += _batchable(requests_of, options.batching, notes) if options.batching else requests_of
+    requests = sorted(_distinct(requests), key=lambda request: -_elements(request.call))
     if len(requests) > MOST_RECORDS:
         raise errors.UsageError(
             f"{len(requests)} warm-up records, and a server takes {MOST_RECORDS}",
@@ -120,10 +120,10 @@ def _distinct(requests: Iterable[Request]) -> list[Request]:
     """The first of several generated requests with the same shape; the user's requests all stay."""
     seen: set[Any] = set()
     kept: list[Request] = []
-    for one in requests:
-        key = (one.call.signature, tuple(sorted(one.call.shapes.items())))
-        if one.source == "data" or key not in seen:
-            kept.append(one)
+    for request in requests:
+        key = (request.call.signature, tuple(sorted(request.call.shapes.items())))
+        if request.source == "data" or key not in seen:
+            kept.append(request)
         seen.add(key)
     return kept
 
@@ -140,7 +140,9 @@ def _said(name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSi
 
 def _guessed(name: str, specs: Sequence[InputSpec], requests: Sequence[Request]) -> Iterator[str]:
     """A note where the batches that are sent are a guess."""
-    sizes = dict.fromkeys(rows for one in requests if (rows := shape_grammar.rows(specs, one.call.shapes)) is not None)
+    sizes = dict.fromkeys(
+        rows for request in requests if (rows := shape_grammar.rows(specs, request.call.shapes)) is not None
+    )
     if len(sizes) > 1:
         yield (
             f"nothing says which batches {name} will get: warmed up with {' and '.join(map(str, sizes))}; say it with "
@@ -152,11 +154,11 @@ def _shapes(
     name: str, specs: Sequence[InputSpec], facts: Facts, batching: BatchSizes | None, values: request_values.Values
 ) -> list[Shapes]:
     """[{input: shape}] of a signature that --warmup_shapes does not name."""
-    known, sizes = _manifest_calls(name, specs, facts), _sizes(batching)
-    if known and not sizes:
-        return known
-    if known:
-        return known + [_with_batch(call, size, specs) for call in known for size in sizes]
+    declared, sizes = _manifest_calls(name, specs, facts), _sizes(batching)
+    if declared and not sizes:
+        return declared
+    if declared:
+        return declared + [_with_batch(call, size, specs) for call in declared for size in sizes]
     rows = {spec.name: values.row_shape(name, spec) for spec in specs}
     return [{spec.name: _shape(name, spec, size, rows[spec.name]) for spec in specs} for size in sizes or _BATCHES]
 
@@ -202,34 +204,34 @@ def _static(shape: tuple[int | None, ...]) -> tuple[int, ...] | None:
 def _batchable(requests: Iterable[Request], batching: BatchSizes, notes: list[str]) -> list[Request]:
     """The requests without those that a batching server would refuse: one of them would make the load fail."""
     kept: list[Request] = []
-    for one in requests:
-        shapes = one.call.shapes.values()
+    for request in requests:
+        shapes = request.call.shapes.values()
         rows = {shape[0] for shape in shapes if shape}
         if len(rows) != 1 or not all(shapes):
             notes.append(
-                f"{one.call.text()} is left out: with batching on, inputs have equally many rows and no scalars are taken"
+                f"{request.call.text()} is left out: with batching on, inputs have equally many rows and no scalars are taken"
             )
         elif max(rows) > batching.largest:
-            notes.append(f"{one.call.text()} is left out: max_batch_size is {batching.largest}")
+            notes.append(f"{request.call.text()} is left out: max_batch_size is {batching.largest}")
         else:
-            kept.append(one)
+            kept.append(request)
     return kept
 
 
 def _notes(facts: Facts, requests: Sequence[Request], batching: BatchSizes | None) -> Iterator[str]:
     engines = facts.seen.engines
-    unbuilt = [one for one in engines if not facts.seen.assets(one.name)]
+    unbuilt = [engine for engine in engines if not facts.seen.assets(engine.name)]
     if batching and engines and not batching.allowed:
         yield (
             "batching without allowed_batch_sizes: every size of a batch is a shape of its own to the engines; list the sizes they were "
             "built or warmed for"
         )
     others: dict[str, set[Any]] = {}
-    for one in requests:
-        others.setdefault(one.call.signature, set()).add(
-            tuple(shape[1:] for _, shape in sorted(one.call.shapes.items()))
+    for request in requests:
+        others.setdefault(request.call.signature, set()).add(
+            tuple(shape[1:] for _, shape in sorted(request.call.shapes.items()))
         )
-    kept = min((one.maximum_cached_engines for one in unbuilt if one.implicit_batch), default=None)
+    kept = min((engine.maximum_cached_engines for engine in unbuilt if engine.implicit_batch), default=None)
     most = max(map(len, others.values()), default=0)
     if kept is not None and most > kept:
         yield (

@@ -22,7 +22,7 @@ def look(case: Case) -> Said:
         )
     yield from _memory(case)
     yield from _native(case)
-    slowest = max(case.profile.model.calls, key=lambda one: one.first_seconds)
+    slowest = max(case.profile.model.calls, key=lambda call: call.first_seconds)
     if (
         case.call is slowest
         and case.call.first_seconds > max(_COLD * case.seconds, _COLD_SECONDS)

@@ -35,7 +35,7 @@ def look(case: Case) -> Said:
         evidence=tuple(
             [
                 f"most of it: {listed(f'{name} {milliseconds(types[name])}' for name in costly)}",
-                *(f"{one.op}: {one.reason}" for one in _reasons(case, costly[:3])),
+                *(f"{reason.op}: {reason.reason}" for reason in _reasons(case, costly[:3])),
             ]
         ),
         mend="see why these ops stay out, and what would take them in",

@@ -49,9 +49,9 @@ def _built(case: Case) -> str:
 def _worth(case: Case) -> tuple[float | None, str]:
     """(seconds, how they were found): beside the nearest call in which engines ran."""
     good = [
-        one
-        for one in case.others
-        if one.engines and any(run.gpu_seconds for run in one.engines) and not one.later.fallback
+        call
+        for call in case.others
+        if call.engines and any(run.gpu_seconds for run in call.engines) and not call.later.fallback
     ]
     if not good:
         return None, "no call of this profile ran its engines, so nothing tells how fast this one would be"
@@ -61,8 +61,8 @@ def _worth(case: Case) -> tuple[float | None, str]:
 
 def _expected(case: Case, good: list[CallProfile]) -> tuple[float, str]:
     """The seconds of this call with an engine: on the line between the nearest smaller and larger call, else those of the nearest one."""
-    below = max((one for one in good if one.rows <= case.rows), key=_ROWS, default=None)
-    above = min((one for one in good if one.rows >= case.rows), key=_ROWS, default=None)
+    below = max((call for call in good if call.rows <= case.rows), key=_ROWS, default=None)
+    above = min((call for call in good if call.rows >= case.rows), key=_ROWS, default=None)
     if below and above and above.rows > below.rows:
         place = (case.rows - below.rows) / (above.rows - below.rows)
         seconds = below.latency.p50 + place * (above.latency.p50 - below.latency.p50)

@@ -69,12 +69,12 @@ def _pictures(case: Case) -> list[str]:
 
 def _fixed(case: Case) -> float:
     """What making and copying the input costs whatever its size: a straight line through this call and the one whose size differs most."""
-    other = max(case.others, key=lambda one: abs(bytes_in(one) - bytes_in(case.call)), default=case.call)
+    other = max(case.others, key=lambda call: abs(bytes_in(call) - bytes_in(case.call)), default=case.call)
     if bytes_in(other) == bytes_in(case.call):
         return 0.0
-    mine = _spent(case.call)
-    slope = (mine - _spent(other)) / (bytes_in(case.call) - bytes_in(other))
-    return min(max(0.0, mine - slope * bytes_in(case.call)), mine)
+    own = _spent(case.call)
+    slope = (own - _spent(other)) / (bytes_in(case.call) - bytes_in(other))
+    return min(max(0.0, own - slope * bytes_in(case.call)), own)
 
 
 def _spent(call: CallProfile) -> float:

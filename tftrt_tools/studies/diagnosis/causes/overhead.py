@@ -94,9 +94,9 @@ def _calling(case: Case, host: float) -> Finding:
 
 
 def _one_caller(case: Case) -> Said:
-    by_count = {one.callers: one for one in case.call.callers if one.per_second}
+    by_count = {caller.callers: caller for caller in case.call.callers if caller.per_second}
     alone = by_count.get(1)
-    best = max(by_count.values(), key=lambda one: one.per_second, default=None)
+    best = max(by_count.values(), key=lambda callers: callers.per_second, default=None)
     if alone is None or best is None or best.per_second < _MORE * alone.per_second:
         return
     yield Finding(

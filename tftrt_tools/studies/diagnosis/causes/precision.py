@@ -17,14 +17,14 @@ _SEEN = "on an H100 TensorRT 8.5's INT8 kernels saved 18 and 27 % of the FP16 ke
 
 def look(case: Case) -> Said:
     """One finding, if a good part of the multiplying kernels' time is in a wider type."""
-    asked = str(case.profile.settings.get("precision_mode", ""))
-    if case.missed or asked not in _WIDER or not case.engines:
+    requested = str(case.profile.settings.get("precision_mode", ""))
+    if case.missed or requested not in _WIDER or not case.engines:
         return
     told: dict[str, float] = {}
     for run in case.call.engines:
         for name, seconds in run.arithmetic.items():
             told[name] = told.get(name, 0.0) + seconds
-    wider = sum(told.get(name, 0.0) for name in _WIDER[asked])
+    wider = sum(told.get(name, 0.0) for name in _WIDER[requested])
     multiplying = sum(seconds for name, seconds in told.items() if name != "other")
     if not multiplying or wider < _LEAST_SHARE * multiplying:
         return
@@ -34,31 +34,32 @@ def look(case: Case) -> Said:
         call=case.name,
         worth=wider * _GAIN,
         basis="ceiling",
-        title=f"{asked} was asked for, and {wider / multiplying:.0%} of the kernels' time that tells is wider",
-        rule=f"kernels wider than {asked} take {milliseconds(wider)}; half as wide they take half of it at best",
+        title=f"{requested} was asked for, and {wider / multiplying:.0%} of the kernels' time that tells is wider",
+        rule=f"kernels wider than {requested} take {milliseconds(wider)}; half as wide they take half of it at best",
         evidence=(
             "kernels by arithmetic: "
             + listed((f"{name} {milliseconds(seconds)}" for name, seconds in told.items()), 6),
-            *_layers(case, _WIDER[asked]),
-            *_seen(case, asked),
+            *_layers(case, _WIDER[requested]),
+            *_seen(case, requested),
             *(f"the conversion keeps nodes wide: {name} is {value}" for name, value in flags.items()),
         ),
         mend="convert without these flags"
         if flags
         else "`tftrt build --layers` says layer by layer what has no range; where TensorRT found the wider kernel as fast, nothing is lost",
-        command=converted_again(case, asked.lower(), *(f"--{name}=" for name in flags)) if flags else (),
+        command=converted_again(case, requested.lower(), *(f"--{name}=" for name in flags)) if flags else (),
     )
 
 
 def _layers(case: Case, wider: Sequence[str]) -> list[str]:
     """The layers that multiply in a wider type, the slowest first; [] where the inside of the engines was not profiled."""
     inside = [layer for engine in case.engine_profiles for layer in engine.layers]
-    found = sorted(
-        (one for one in inside if one.role == "product" and one.precision in wider), key=lambda one: -one.seconds
+    layers = sorted(
+        (layer for layer in inside if layer.role == "product" and layer.precision in wider),
+        key=lambda layer: -layer.seconds,
     )
     return (
-        [f"layers: {listed(f'{layer.short} in {layer.precision}, {milliseconds(layer.seconds)}' for layer in found)}"]
-        if found
+        [f"layers: {listed(f'{layer.short} in {layer.precision}, {milliseconds(layer.seconds)}' for layer in layers)}"]
+        if layers
         else []
     )
 

@@ -19,12 +19,12 @@ def look(case: Case) -> Said:
     if case.missed or "Range" not in strategies or not case.signature or not case.signature.calls:
         return
     tuned = max(math.prod(math.prod(shape) for shape in call.values()) for call in case.signature.calls)
-    mine = math.prod(math.prod(shape) for shape in case.call.shapes.values())
-    if tuned < _FAR * mine:
+    elements = math.prod(math.prod(shape) for shape in case.call.shapes.values())
+    if tuned < _FAR * elements:
         return
     seconds = case.gpu("engine")
     profiles = case.engine_profiles
-    allowed = sum(least(one) for one in profiles)
+    allowed = sum(least(profile) for profile in profiles)
     worth, rule = (
         max(0.0, seconds - allowed),
         (
@@ -40,7 +40,7 @@ def look(case: Case) -> Said:
     yield Finding(
         cause="range",
         call=case.name,
-        title=f"the profile's kernels were chosen for {tuned / mine:.0f} times as many values",
+        title=f"the profile's kernels were chosen for {tuned / elements:.0f} times as many values",
         worth=worth,
         basis="ceiling",
         rule=rule,

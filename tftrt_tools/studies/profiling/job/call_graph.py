@@ -28,14 +28,14 @@ def read(path: str | os.PathLike[str]) -> dict[str, list[Row]]:
     """{signature: rows, each after those that it reads}; a graph that is too large is left out."""
     meta = protos.meta_graph(protos.read(path), ())
     functions = graph.library(meta.graph_def)
-    found = {}
+    graphs = {}
     for name, signature in signatures.definitions(meta).items():
         walk = _Walk(functions)
         outputs = [info.name for info in signature.outputs.values()]
         walk.body("", "", {node.name: node for node in meta.graph_def.node}, {}, outputs)
         if len(walk.rows) <= _MOST_NODES:
-            found[name] = list(walk.rows.values())
-    return found
+            graphs[name] = list(walk.rows.values())
+    return graphs
 
 
 class _Walk:
@@ -76,7 +76,7 @@ class _Walk:
             inside = graph.engine_name(node.name) if node.op == graph.ENGINE_OP else engine
             # Segments keep the names that their nodes had; the scope of the first call is that of the signature itself.
             within = "/" if node.op == graph.ENGINE_OP or not scope else f"{scope}{node.name}/"
-            nodes = {one.name: one for one in called.node_def}
+            nodes = {inner.name: inner for inner in called.node_def}
             arguments = {arg.name: source for arg, source in zip(called.signature.input_arg, inputs, strict=False)}
             return self.body(
                 within, inside, nodes, arguments, [called.ret[arg.name] for arg in called.signature.output_arg]

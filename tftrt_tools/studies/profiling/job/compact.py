@@ -59,7 +59,7 @@ def _start(line: xplane_pb2.XLine, event: xplane_pb2.XEvent) -> float:
 def _track(plane: xplane_pb2.XPlane, line: xplane_pb2.XLine, begin: float) -> dict[str, Any]:
     names: dict[str, int] = {}
     events = []
-    for event in sorted(line.events, key=lambda one: (one.offset_ps, -one.duration_ps)):
+    for event in sorted(line.events, key=lambda raw: (raw.offset_ps, -raw.duration_ps)):
         name = plane.event_metadata[event.metadata_id].name
         if name in _MEMORY:
             continue
@@ -77,14 +77,14 @@ def _track(plane: xplane_pb2.XPlane, line: xplane_pb2.XLine, begin: float) -> di
 
 
 def _memory(lines: Iterable[tuple[xplane_pb2.XPlane, xplane_pb2.XLine]]) -> list[int] | None:
-    found = []
+    rows = []
     for plane, line in lines:
         for event in line.events:
             if plane.event_metadata[event.metadata_id].name in _MEMORY:
-                said = dict(_values(plane, event))
-                if str(said.get("allocator_name", "")).startswith("GPU"):
-                    found.append(int(said.get("bytes_allocated", 0)))
-    return [min(found), max(found)] if found else None
+                stats = dict(_values(plane, event))
+                if str(stats.get("allocator_name", "")).startswith("GPU"):
+                    rows.append(int(stats.get("bytes_allocated", 0)))
+    return [min(rows), max(rows)] if rows else None
 
 
 def _stats(plane: xplane_pb2.XPlane, event: xplane_pb2.XEvent) -> Iterator[tuple[str, Any]]:

@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
 
 def model(path: str) -> dict[str, Any]:
     """Which functions of a SavedModel's graph XLA compiles: {"xla_count", "xla_functions": some names}."""
-    found = sorted(
+    processes = sorted(
         {
             function.signature.name
             for meta in protos.read(path).meta_graphs
@@ -42,4 +42,4 @@ def model(path: str) -> dict[str, Any]:
             if compiled.MARK in function.attr and function.attr[compiled.MARK].b
         }
     )
-    return {"xla_count": len(found), "xla_functions": found[:_MOST_NAMES]}
+    return {"xla_count": len(processes), "xla_functions": processes[:_MOST_NAMES]}

@@ -43,8 +43,8 @@ class Marks:
         """{stage: nanoseconds} of this thread since it was cleared."""
         if not hasattr(self._own, "spent"):
             self._own.spent = dict[str, int]()
-        found: dict[str, int] = self._own.spent
-        return found
+        seconds: dict[str, int] = self._own.spent
+        return seconds
 
     def trace(self, clock: Callable[[], int] | None) -> list[list[Any]]:
         """Keep marks from now on, by this clock; None ends it. Returns: those that were kept."""
@@ -75,9 +75,9 @@ class Marked(Context):
     def download(self) -> dict[str, Any]:
         """As Context.download."""
         begun = MARKS.now()
-        found = super().download()
+        outputs = super().download()
         MARKS.end(OUTPUT, begun)
-        return found
+        return outputs
 
 
 class PlanCalls(WholeCalls):

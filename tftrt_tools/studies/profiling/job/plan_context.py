@@ -61,7 +61,7 @@ def opt_shapes(engine: trt.ICudaEngine, profile: int) -> dict[str, Shape]:
 def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
     """The profile that serves inputs of this batch and was tuned for another; None if a profile was tuned for it, or none serves it, or
     the inputs do not all begin with one batch."""
-    found = None
+    chosen = None
     for profile in range(0 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles):
         if any(not shape for shape in opt_shapes(engine, profile).values()) or shape_values(engine, profile):
             return None
@@ -71,9 +71,9 @@ def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
         )
         if len(best) != 1 or rows in best:
             return None
-        if found is None and max(least) <= rows <= min(most):
-            found = profile
-    return found
+        if chosen is None and max(least) <= rows <= min(most):
+            chosen = profile
+    return chosen
 
 
 def shape_values(engine: trt.ICudaEngine, profile: int) -> dict[str, list[list[int]]]:
@@ -81,8 +81,8 @@ def shape_values(engine: trt.ICudaEngine, profile: int) -> dict[str, list[list[i
     each = engine.num_bindings // max(1, engine.num_optimization_profiles)
     return {
         name: [
-            list(one)
-            for one in engine.get_profile_shape_input(profile, profile * each + engine.get_binding_index(name))
+            list(value)
+            for value in engine.get_profile_shape_input(profile, profile * each + engine.get_binding_index(name))
         ]
         for name in names(engine)
         if is_input(engine, name) and engine.is_shape_inference_io(name)
@@ -167,7 +167,7 @@ class Context:
     def _output(self, name: str) -> None:
         shape = tuple(self.context.get_tensor_shape(name))
         if self.engine.get_tensor_location(name) == trt.TensorLocation.HOST:
-            self._held.append(np.zeros(max(64, math.prod(max(one, 1) for one in shape)), np.int64))
+            self._held.append(np.zeros(max(64, math.prod(max(size, 1) for size in shape)), np.int64))
             address = self._held[-1].ctypes.data
         elif -1 in shape:
             # Its size depends on the values: room for the largest.

@@ -61,9 +61,9 @@ class Cupti:
         size: ctypes._Pointer[ctypes.c_size_t],
         most: ctypes._Pointer[ctypes.c_size_t],
     ) -> None:
-        made = ctypes.create_string_buffer(_BUFFER_BYTES + _ALIGNMENT)
-        address = -(-ctypes.addressof(made) // _ALIGNMENT) * _ALIGNMENT
-        self._buffers[address] = made
+        allocated = ctypes.create_string_buffer(_BUFFER_BYTES + _ALIGNMENT)
+        address = -(-ctypes.addressof(allocated) // _ALIGNMENT) * _ALIGNMENT
+        self._buffers[address] = allocated
         buffer[0], size[0], most[0] = address, _BUFFER_BYTES, 0
 
     def _take(self, _context: object, _stream: int, buffer: int, _size: int, valid: int) -> None:
@@ -78,16 +78,16 @@ class Cupti:
     @contextlib.contextmanager
     def tracing(self) -> Iterator[dict[str, Any]]:
         """Watch what runs inside the context; wait for the GPU before it ends. Yields: what `_parsed` returns, filled at its end."""
-        found: dict[str, Any] = {}
+        recorded: dict[str, Any] = {}
         for kind in _KINDS:
             self._call("cuptiActivityEnable", kind)
         try:
-            yield found
+            yield recorded
         finally:
             for kind in _KINDS:
                 self._call("cuptiActivityDisable", kind)
             self._call("cuptiActivityFlushAll", _FORCED)
-        found |= _parsed(self._records())
+        recorded |= _parsed(self._records())
 
     def _records(self) -> Iterator[tuple[int, int]]:
         """(kind, address) of each record of the buffers that came back."""
@@ -155,27 +155,27 @@ def _parsed(records: Iterator[tuple[int, int]]) -> dict[str, Any]:
             launches.append([_u32(at, 32), _u64(at, 8), _u64(at, 16), _u32(at, 28)])
         elif kind == _MARKER:
             marks.append((_u64(at, 8), _u32(at, 4), _u32(at, 16), _u32(at, 28), _text(at + 40), _text(at + 48)))
-    caused = {one[4] for one in (*kernels, *copies)}
+    caused = {record[4] for record in (*kernels, *copies)}
     ranges = _ranges(names, marks)
     return {
         "names": list(names),
         "kernels": kernels,
         "copies": copies,
-        "launches": [one for one in launches if one[0] in caused],
+        "launches": [launch for launch in launches if launch[0] in caused],
         "ranges": ranges,
     }
 
 
 def _ranges(names: dict[str, int], marks: list[tuple[int, int, int, int, str, str]]) -> list[list[int]]:
     """Pairs of marks. marks: (moment, flags, the range's number, thread, name, domain); only a start has a name."""
-    found, opened = [], {}
+    ranges, opened = [], {}
     for moment, flags, number, thread, name, domain in sorted(marks):
         if flags & _MARKER_START:
             opened[number] = (moment, thread, name, domain)
         elif flags & _MARKER_END and number in opened:
             start, thread, name, domain = opened.pop(number)
-            found.append([_number(names, name), start, moment, thread, _number(names, domain)])
-    return found
+            ranges.append([_number(names, name), start, moment, thread, _number(names, domain)])
+    return ranges
 
 
 def _number(names: dict[str, int], name: str) -> int:
@@ -206,9 +206,9 @@ def _demangled(name: str) -> str:
         [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)],
     )
     status = ctypes.c_int()
-    made = demangle(name.encode(), None, None, ctypes.byref(status))
-    if status.value or not made:
+    demangled = demangle(name.encode(), None, None, ctypes.byref(status))
+    if status.value or not demangled:
         return name
-    text = ctypes.string_at(made).decode(errors="replace")
-    ctypes.CDLL(None).free(ctypes.c_void_p(made))
+    text = ctypes.string_at(demangled).decode(errors="replace")
+    ctypes.CDLL(None).free(ctypes.c_void_p(demangled))
     return text

@@ -18,8 +18,8 @@ def describe(request: SegmentsRequest) -> tuple[Graph, ...]:
     """A Graph for each engine and its sizes; it has no nodes where the native segment was removed."""
     segments = graph.native_segments(protos.meta_graph(protos.read(request.model)).graph_def)
     return tuple(
-        of(segments[one.engine], one.shapes) if one.engine in segments else Graph(one.engine, ())
-        for one in request.engines
+        of(segments[engine.engine], engine.shapes) if engine.engine in segments else Graph(engine.engine, ())
+        for engine in request.engines
     )
 
 
@@ -28,7 +28,7 @@ def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
     shape."""
     body, _ = segment.to_graph(one.function)
     given = [shapes.get(f"{engine_op.INPUT}{index}") for index in range(len(one.shapes))]
-    known = inferred.shapes(
+    graph_shapes = inferred.shapes(
         segment.importable(
             body,
             [
@@ -38,7 +38,7 @@ def of(one: graph.Segment, shapes: Mapping[str, Sequence[int]]) -> Graph:
         )
     )
     constants = {node.name for node in body.node if node.op == "Const"}
-    operations = [(known.get_operation_by_name(node.name), node) for node in body.node]
+    operations = [(graph_shapes.get_operation_by_name(node.name), node) for node in body.node]
     return Graph(
         one.engine.name,
         tuple(

@@ -69,27 +69,27 @@ def record(request: Request) -> list[dict[str, Any]]:
         plan_cupti.record_ranges()
     cuda = cudart.Cuda()
     measure = MEASURES[request.part]
-    return [dict(_measured(cuda, measure, one)) for one in _chosen(cuda, request)]
+    return [dict(_measured(cuda, measure, chosen)) for chosen in _chosen(cuda, request)]
 
 
-def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], one: _One) -> _Facts:
+def _measured(cuda: cudart.Cuda, measure: Callable[[_One, _Facts], None], chosen: _One) -> _Facts:
     facts = _Facts(
-        engine=one.asset.engine,
-        record=one.record,
-        profile=one.profile,
-        rows=one.rows,
-        implicit=one.implicit,
-        bytes=one.asset.bytes,
+        engine=chosen.asset.engine,
+        record=chosen.record,
+        profile=chosen.profile,
+        rows=chosen.rows,
+        implicit=chosen.implicit,
+        bytes=chosen.asset.bytes,
     )
-    facts["engine_bytes"] = one.taken
+    facts["engine_bytes"] = chosen.taken
     try:
-        one.open()
-        facts["shapes"] = one.context.shapes()
-        measure(one, facts)
+        chosen.open()
+        facts["shapes"] = chosen.context.shapes()
+        measure(chosen, facts)
     except Exception as error:
         facts.setdefault("errors", {})["all"] = f"{type(error).__name__}: {error}"[:500]
     finally:
-        one.close()
+        chosen.close()
     return facts
 
 
@@ -145,7 +145,7 @@ class _One:
                 engine.get_binding_name(index) for index in range(engine.num_bindings) if engine.binding_is_input(index)
             ]
             shapes = {
-                name: tuple(one or 1 for one in shape or ())
+                name: tuple(size or 1 for size in shape or ())
                 for name, shape in zip(inputs, self._shapes(), strict=False)
             }
             return Context(self.cuda, engine, shapes)
@@ -178,40 +178,40 @@ def _chosen(cuda: cudart.Cuda, request: Request) -> Iterator[_One]:
             engine = load()
             taken = free - cuda.free_memory()
             count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
-            known = _Which(asset, number, taken, given=request.shapes.get(asset.engine))
+            which = _Which(asset, number, taken, given=request.shapes.get(asset.engine))
             for profile in range(count):
-                yield _One(cuda, load, engine, known._replace(profile=profile))
+                yield _One(cuda, load, engine, which._replace(profile=profile))
             for rows in request.rows.get(asset.engine, ()):
                 if (serving := plan_context.serving(engine, rows)) is not None:
-                    yield _One(cuda, load, engine, known._replace(profile=serving, rows=rows))
+                    yield _One(cuda, load, engine, which._replace(profile=serving, rows=rows))
 
 
 def _of_a_plan(cuda: cudart.Cuda, request: Request) -> Iterator[_One]:
     """Each profile of a plan directory at what it was tuned for, and each call that is none of these in the profile that serves it."""
     opened = plan_engine.Engine(request.model)
-    said = opened.plan.profiles
+    plan_profiles = opened.plan.profiles
     free = cuda.free_memory()
     engine = opened.copy()
     taken = free - cuda.free_memory()
-    known = _Which(engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes), 0, taken)
-    for number, profile in enumerate(said):
-        yield _One(cuda, opened.copy, engine, known._replace(profile=number, call=profile.opt))
+    asset_choice = _Which(engine_assets.EngineAsset(engine=ENGINE, input_shapes=(), bytes=opened.plan.bytes), 0, taken)
+    for number, profile in enumerate(plan_profiles):
+        yield _One(cuda, opened.copy, engine, asset_choice._replace(profile=number, call=profile.opt))
     for number, call in enumerate(request.calls, 1):
         shapes = dict(call)
-        serving = profiles.choose(said, shapes)
-        if serving is not None and shapes not in [profile.opt for profile in said]:
+        serving = profiles.choose(plan_profiles, shapes)
+        if serving is not None and shapes not in [profile.opt for profile in plan_profiles]:
             rows = max((shape[0] for shape in shapes.values() if shape), default=1)
-            which = known._replace(profile=serving, rows=rows, record=number, call=shapes)
+            which = asset_choice._replace(profile=serving, rows=rows, record=number, call=shapes)
             yield _One(cuda, opened.copy, engine, which)
 
 
 # What is measured -----------------------------------------------------------------------------------------------------------------------
 
 
-def _told(one: _One, facts: _Facts) -> None:
+def _told(chosen: _One, facts: _Facts) -> None:
     """What the engine and the GPU say of themselves."""
-    engine = one.engine
-    facts["context_bytes"] = one.context.context_bytes
+    engine = chosen.engine
+    facts["context_bytes"] = chosen.context.context_bytes
     for name in (
         "name",
         "num_layers",
@@ -222,10 +222,10 @@ def _told(one: _One, facts: _Facts) -> None:
     ):
         facts.ask(name, functools.partial(getattr, engine, name))
     facts.ask("profiling_verbosity", lambda: engine.profiling_verbosity.name)
-    facts.ask("multiprocessors", one.cuda.multiprocessors)
-    facts.ask("bindings", lambda: _bindings(one))
+    facts.ask("multiprocessors", chosen.cuda.multiprocessors)
+    facts.ask("bindings", lambda: _bindings(chosen))
     facts.ask("profiles", lambda: _profiles(engine))
-    facts["buffer_bytes"] = one.context.buffer_bytes
+    facts["buffer_bytes"] = chosen.context.buffer_bytes
     facts.ask("gpu", plan_clocks.state)
 
 
@@ -236,8 +236,8 @@ def _inspected(one: _One, facts: _Facts) -> None:
     facts.ask("layers", lambda: json.loads(inspector.get_engine_information(trt.LayerInformationFormat.JSON))["Layers"])
 
 
-def _bindings(one: _One) -> list[dict[str, Any]]:
-    engine = one.engine
+def _bindings(chosen: _One) -> list[dict[str, Any]]:
+    engine = chosen.engine
     return [
         {
             "name": engine.get_binding_name(index),
@@ -265,48 +265,48 @@ def _profiles(engine: trt.ICudaEngine) -> list[dict[str, Any]]:
     ]
 
 
-def _timed(one: _One, facts: _Facts) -> None:
+def _timed(chosen: _One, facts: _Facts) -> None:
     """Latency without a profiler, then each layer by IProfiler."""
-    facts.ask("single_seconds", lambda: _within(_SINGLE, lambda: _between_events(one, 1)))
-    facts.ask("host_seconds", lambda: _within(_SINGLE, lambda: _host_seconds(one)))
-    facts.ask("wall_seconds", lambda: _within(_SINGLE, lambda: _wall_seconds(one)))
+    facts.ask("single_seconds", lambda: _within(_SINGLE, lambda: _between_events(chosen, 1)))
+    facts.ask("host_seconds", lambda: _within(_SINGLE, lambda: _host_seconds(chosen)))
+    facts.ask("wall_seconds", lambda: _within(_SINGLE, lambda: _wall_seconds(chosen)))
 
     def in_a_row() -> list[float]:
-        return _within(_ROWS, lambda: _between_events(one, _IN_A_ROW) / _IN_A_ROW)
+        return _within(_ROWS, lambda: _between_events(chosen, _IN_A_ROW) / _IN_A_ROW)
 
     with plan_clocks.watching() as clocks:
         facts.ask("row_seconds", in_a_row)
     facts["clocks_mhz"] = clocks
-    facts.ask("layers_ahead", lambda: _by_profiler_ahead(one))
+    facts.ask("layers_ahead", lambda: _by_profiler_ahead(chosen))
     if "layers_ahead" not in facts:
-        facts.ask("layers", lambda: _by_profiler(one, one.context.call))
+        facts.ask("layers", lambda: _by_profiler(chosen, chosen.context.call))
 
 
 def _within(times: int, measure: Callable[[], float]) -> list[float]:
     """Results of at most `times` measurements, fewer if they take long."""
-    found: list[float] = []
+    seconds: list[float] = []
     end = time.monotonic() + _PATIENCE
-    while len(found) < times and (len(found) < 3 or time.monotonic() < end):
-        found.append(round(measure(), 9))
-    return found
+    while len(seconds) < times and (len(seconds) < 3 or time.monotonic() < end):
+        seconds.append(round(measure(), 9))
+    return seconds
 
 
-def _between_events(one: _One, calls: int) -> float:
-    cuda, stream = one.cuda, one.context.stream
+def _between_events(chosen: _One, calls: int) -> float:
+    cuda, stream = chosen.cuda, chosen.context.stream
     first, last = cuda.event(), cuda.event()
     cuda.record(first, stream)
     for _ in range(calls):
-        one.context.enqueue()
+        chosen.context.enqueue()
     cuda.record(last, stream)
     return cuda.seconds_between(first, last)
 
 
-def _host_seconds(one: _One) -> float:
+def _host_seconds(chosen: _One) -> float:
     """How long the call that puts the work on the stream takes."""
     start = time.perf_counter()
-    one.context.enqueue()
+    chosen.context.enqueue()
     seconds = time.perf_counter() - start
-    one.cuda.wait(one.context.stream)
+    chosen.cuda.wait(chosen.context.stream)
     return seconds
 
 
@@ -316,10 +316,10 @@ def _wall_seconds(one: _One) -> float:
     return time.perf_counter() - start
 
 
-def _by_profiler(one: _One, call: Callable[[], object]) -> dict[str, Any]:
+def _by_profiler(chosen: _One, call: Callable[[], object]) -> dict[str, Any]:
     """{"names": [layer], "milliseconds": [[of each layer] of each call]}; calls that report other layers are in "others"."""
     profiler = _Layers()
-    one.context.context.profiler = profiler
+    chosen.context.context.profiler = profiler
     calls: list[list[tuple[str, float]]] = []
     end = time.monotonic() + _PATIENCE
     while len(calls) < _PROFILED + 1 and (len(calls) < 4 or time.monotonic() < end):
@@ -332,10 +332,10 @@ def _by_profiler(one: _One, call: Callable[[], object]) -> dict[str, Any]:
     return {"names": names, "milliseconds": rows, "others": len(calls) - 1 - len(rows)}
 
 
-def _by_profiler_ahead(one: _One) -> dict[str, Any]:
+def _by_profiler_ahead(chosen: _One) -> dict[str, Any]:
     """The same where the process is ahead of the GPU: other work keeps the GPU busy until the whole call waits for it. Without it the times
     of short layers hold the GPU's wait for the next launch."""
-    cuda, context = one.cuda, one.context
+    cuda, context = chosen.cuda, chosen.context
     memory = cuda.malloc(_BUSY_BYTES)
 
     def busy(times: int) -> None:
@@ -348,7 +348,7 @@ def _by_profiler_ahead(one: _One) -> dict[str, Any]:
     busy(_WARM)
     cuda.record(last, context.stream)
     each = cuda.seconds_between(first, last) / _WARM
-    times = 1 + int(_AHEAD * statistics.median(_host_seconds(one) for _ in range(_WARM)) / each)
+    times = 1 + int(_AHEAD * statistics.median(_host_seconds(chosen) for _ in range(_WARM)) / each)
     context.context.enqueue_emits_profile = False
 
     def call() -> None:
@@ -358,59 +358,59 @@ def _by_profiler_ahead(one: _One) -> dict[str, Any]:
             raise RuntimeError("TensorRT reports no layers")
 
     try:
-        return _by_profiler(one, call) | {"busy_seconds": times * each}
+        return _by_profiler(chosen, call) | {"busy_seconds": times * each}
     finally:
         context.context.enqueue_emits_profile = True
         cuda.free(memory)
 
 
-def _traced(one: _One, facts: _Facts) -> None:
+def _traced(chosen: _One, facts: _Facts) -> None:
     """Kernels and NVTX ranges of calls without IProfiler, which puts events between the kernels."""
 
     def calls() -> dict[str, Any]:
-        with plan_cupti.cupti().tracing() as found:
+        with plan_cupti.cupti().tracing() as recorded:
             for _ in range(TRACED):
-                one.context.call()
-            one.cuda.wait_for_all()
-        return found
+                chosen.context.call()
+            chosen.cuda.wait_for_all()
+        return recorded
 
     calls()  # CUPTI itself warms up
     facts["trace"] = calls()
 
 
-def _graphed(one: _One, facts: _Facts) -> None:
+def _graphed(chosen: _One, facts: _Facts) -> None:
     """A CUDA graph of the call against plain calls, in turns. A failed capture can leave the context unusable, so this part is alone."""
-    one.cuda.wait(one.context.stream)
-    captured = one.cuda.captured(one.context.enqueue, one.context.stream)
+    chosen.cuda.wait(chosen.context.stream)
+    captured = chosen.cuda.captured(chosen.context.enqueue, chosen.context.stream)
     facts["graph_nodes"] = captured.nodes
 
     def replayed() -> None:
         captured.launch()
-        one.cuda.wait(one.context.stream)
+        chosen.cuda.wait(chosen.context.stream)
 
     for _ in range(_WARM):
         replayed()
     turns: dict[str, list[float]] = {"plain": [], "graph": [], "plain_row": [], "graph_row": []}
     for _ in range(_ROWS):
-        turns["plain"].append(_median_wall(one.context.call))
+        turns["plain"].append(_median_wall(chosen.context.call))
         turns["graph"].append(_median_wall(replayed))
-        turns["plain_row"].append(_row(one, one.context.enqueue))
-        turns["graph_row"].append(_row(one, captured.launch))
+        turns["plain_row"].append(_row(chosen, chosen.context.enqueue))
+        turns["graph_row"].append(_row(chosen, captured.launch))
     facts["turns"] = turns
 
 
 def _median_wall(call: Callable[[], object]) -> float:
-    found = []
+    rows = []
     for _ in range(_WARM):
         start = time.perf_counter()
         call()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+        rows.append(time.perf_counter() - start)
+    return statistics.median(rows)
 
 
-def _row(one: _One, launch: Callable[[], object]) -> float:
+def _row(chosen: _One, launch: Callable[[], object]) -> float:
     """Seconds of each call where the GPU always has the next one waiting."""
-    cuda, stream = one.cuda, one.context.stream
+    cuda, stream = chosen.cuda, chosen.context.stream
     first, last = cuda.event(), cuda.event()
     cuda.record(first, stream)
     for _ in range(_WARM):
@@ -419,61 +419,64 @@ def _row(one: _One, launch: Callable[[], object]) -> float:
     return cuda.seconds_between(first, last) / _WARM
 
 
-def _streamed(one: _One, facts: _Facts) -> None:
+def _streamed(chosen: _One, facts: _Facts) -> None:
     """Plain calls of several contexts on as many streams."""
-    facts["streams"] = found = []
-    with _contexts(one, facts) as context:
+    facts["streams"] = rows = []
+    with _contexts(chosen, facts) as context:
         for count in STREAMS:
             used = [context(number) for number in range(count)]
             row = _Facts(contexts=count)
-            row.ask("one_thread_calls_s", functools.partial(_one_thread, one.cuda, [one.enqueue for one in used]))
+            row.ask(
+                "one_thread_calls_s",
+                functools.partial(_one_thread, chosen.cuda, [used_context.enqueue for used_context in used]),
+            )
             row.ask("thread_each_calls_s", functools.partial(_thread_each, tuple(used)))
-            found.append(row)
+            rows.append(row)
 
 
-def _overlapped(one: _One, facts: _Facts) -> None:
+def _overlapped(chosen: _One, facts: _Facts) -> None:
     """Several streams, each call one launch of a CUDA graph, so that the launches do not bound what the GPU can do at once.
 
     On an H100 these calls and their trace did not come to an end in the process that had timed plain streams; why is not known. So they
     are alone here, and CUPTI is at work before the graphs are made.
     """
-    facts["streams"] = found = []
+    facts["streams"] = rows = []
     with plan_cupti.cupti().tracing():
-        one.context.call()
-    with _contexts(one, facts) as context:
+        chosen.context.call()
+    with _contexts(chosen, facts) as context:
         launches = list[Callable[[], None]]()
         for count in STREAMS:
             for number in range(len(launches), count):
-                launches.append(one.cuda.captured(context(number).enqueue, context(number).stream).launch)
+                launches.append(chosen.cuda.captured(context(number).enqueue, context(number).stream).launch)
             row = _Facts(contexts=count)
-            row.ask("graphs_calls_s", functools.partial(_one_thread, one.cuda, tuple(launches)))
-            row.ask("trace", functools.partial(_overlap, one.cuda, tuple(launches)))
-            found.append(row)
+            row.ask("graphs_calls_s", functools.partial(_one_thread, chosen.cuda, tuple(launches)))
+            row.ask("trace", functools.partial(_overlap, chosen.cuda, tuple(launches)))
+            rows.append(row)
 
 
 @contextlib.contextmanager
-def _contexts(one: _One, facts: _Facts) -> Iterator[Callable[[int], Context]]:
+def _contexts(chosen: _One, facts: _Facts) -> Iterator[Callable[[int], Context]]:
     """A function that gives the context of a number. Each is of a copy of the engine, because a profile serves one context at a time."""
-    found, copies = [one.context], list[trt.ICudaEngine]()
+    contexts, copies = [chosen.context], list[trt.ICudaEngine]()
 
     def context(number: int) -> Context:
-        while len(found) <= number:
-            found.append(_copied(one, copies, facts))
-        return found[number]
+        while len(contexts) <= number:
+            contexts.append(_copied(chosen, copies, facts))
+        return contexts[number]
 
     try:
         yield context
     finally:
-        for made in found[1:]:
-            made.close()
+        for added_context in contexts[1:]:
+            added_context.close()
 
 
-def _copied(one: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
+def _copied(chosen: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
     """A context of a further copy of the engine, warm."""
-    free = one.cuda.free_memory()
-    copies.append(one.copy())
-    taken = free - one.cuda.free_memory()
-    context = one.another(copies[-1])
+    free = chosen.cuda.free_memory()
+    copies.append(chosen.copy())
+    taken = free - chosen.cuda.free_memory()
+    context = chosen.another(copies[-1])
     facts.setdefault("copies_bytes", []).append([taken, context.context_bytes])
     for _ in range(_WARM):
         context.call()
@@ -504,17 +507,17 @@ def _thread_each(contexts: Sequence[Context]) -> float:
         return count
 
     counts = [background.start(functools.partial(calls, context)) for context in contexts]
-    return sum(one.result() for one in counts) / (time.perf_counter() - start)
+    return sum(count.result() for count in counts) / (time.perf_counter() - start)
 
 
 def _overlap(cuda: cudart.Cuda, launches: Sequence[Callable[[], None]]) -> list[list[int]]:
     """[[start, end in nanoseconds, stream]] of the kernels of a few calls on each stream, without the first ones, which warm up CUPTI."""
-    with plan_cupti.cupti().tracing() as found:
+    with plan_cupti.cupti().tracing() as recorded:
         for _ in range(_WARM):
             for launch in launches:
                 launch()
         cuda.wait_for_all()
-    spans = sorted([start, end, stream] for _, start, end, stream, *_ in found["kernels"])
+    spans = sorted([start, end, stream] for _, start, end, stream, *_ in recorded["kernels"])
     return spans[len(spans) * (_WARM - _KEPT) // _WARM :]
 
 

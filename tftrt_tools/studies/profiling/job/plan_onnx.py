@@ -25,32 +25,32 @@ def describe(request: OnnxRequest) -> tuple[Graph, ...]:
 def of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """The Graph of an outermost graph: its inputs are of op "_Arg", what the file holds is of op "Const", and its outputs are of op
     "_Retval". Args: shapes: {input: shape}; an input that it does not name keeps its declared one."""
-    known = _inferred(model, shapes)
-    graph, held = model.graph, {one.name for one in model.graph.initializer}
+    inferred = _inferred(model, shapes)
+    graph, held = model.graph, {initializer.name for initializer in model.graph.initializer}
     # {tensor: the node that gives it}.
     tensors: dict[str, str] = {}
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
 
     def add(name: str, op: str, reads: Sequence[str], outputs: Sequence[str], flops: int | None = 0) -> None:
-        while name in found:
+        while name in nodes:
             name += "'"
-        found[name] = Node(
+        nodes[name] = Node(
             name=name,
             op=op,
-            inputs=tuple(dict.fromkeys(tensors[one] for one in reads if one in tensors)),
-            outputs=tuple(known.get(one, Tensor("", None)) for one in outputs),
+            inputs=tuple(dict.fromkeys(tensors[read] for read in reads if read in tensors)),
+            outputs=tuple(inferred.get(output, Tensor("", None)) for output in outputs),
             flops=flops,
         )
-        tensors.update((one, name) for one in outputs)
+        tensors.update((output, name) for output in outputs)
 
     for value in graph.input:
         if value.name not in held:
             add(value.name, "_Arg", (), [value.name])
     # A node keeps its name, and a constant of the same name gets another: layers are named after nodes.
     taken = {graph_facts.name_of(node) for node in graph.node}
-    for one in graph.initializer:
-        known[one.name] = Tensor(_dtype(one.data_type), tuple(one.dims))
-        add(f"{one.name} (constant)" if one.name in taken else one.name, "Const", (), [one.name])
+    for constant in graph.initializer:
+        inferred[constant.name] = Tensor(_dtype(constant.data_type), tuple(constant.dims))
+        add(f"{constant.name} (constant)" if constant.name in taken else constant.name, "Const", (), [constant.name])
     for node in graph.node:
         outputs = list(filter(None, node.output))
         reads = [*filter(None, node.input), *graph_facts.read_inside(node)]
@@ -59,11 +59,11 @@ def of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> Graph:
             "Const" if node.op_type == "Constant" else node.op_type,
             reads,
             outputs,
-            _flops(node, known),
+            _flops(node, inferred),
         )
     for value in graph.output:
         add(f"{value.name} (output)", "_Retval", [value.name], ())
-    return Graph(ENGINE, tuple(found.values()), tensors)
+    return Graph(ENGINE, tuple(nodes.values()), tensors)
 
 
 def _inferred(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
@@ -102,16 +102,16 @@ def _sizes(kind: onnx.TypeProto.Tensor) -> _Sizes:
 # Operations ------------------------------------------------------------------------------------------------------------------------------
 
 
-def _flops(node: onnx.NodeProto, known: Mapping[str, Tensor]) -> int | None:
+def _flops(node: onnx.NodeProto, tensors: Mapping[str, Tensor]) -> int | None:
     """Two for each multiplication with its addition; 0 for other ops, None where a size is open."""
     if node.op_type not in _SUMMED:
         return 0
-    given = [known[name].shape if name in known else None for name in node.input[:2]]
+    given = [tensors[name].shape if name in tensors else None for name in node.input[:2]]
     result = (
         given[0]
         if node.op_type == "ConvTranspose"
-        else known[node.output[0]].shape
-        if node.output[0] in known
+        else tensors[node.output[0]].shape
+        if node.output[0] in tensors
         else None
     )
     if result is None or any(shape is None for shape in given):
@@ -133,7 +133,9 @@ def _row(node: onnx.NodeProto, given: Sequence[tuple[int | None, ...]]) -> Seque
 
 def _labels(node: onnx.NodeProto, given: Sequence[tuple[int | None, ...]]) -> Sequence[int | None]:
     """The sizes that an Einsum of two operands sums over; None, which makes the count open, where the labels do not tell them."""
-    equation = next((one.s.decode().replace(" ", "") for one in node.attribute if one.name == "equation"), "")
+    equation = next(
+        (attribute.s.decode().replace(" ", "") for attribute in node.attribute if attribute.name == "equation"), ""
+    )
     operands, arrow, result = equation.partition("->")
     if not arrow or "." in equation or len(operands.split(",")) != len(given):
         return [None]

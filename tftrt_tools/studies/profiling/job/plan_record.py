@@ -43,10 +43,11 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
         return PlanCalls(loaded, signature, given)
 
     def captured(self, name: str, function: Callable[[], T]) -> tuple[T, dict[str, Any]]:
-        result, found, marks, complaints = self._watched(function)
+        result, recorded, marks, complaints = self._watched(function)
         path = self._folder / f"{name}.trace.json.gz"
         plain_file.write_bytes(
-            path, gzip.compress(json.dumps(plan_trace.of(found, marks, complaints), separators=(",", ":")).encode(), 6)
+            path,
+            gzip.compress(json.dumps(plan_trace.of(recorded, marks, complaints), separators=(",", ":")).encode(), 6),
         )
         return result, {
             "trace": path.name,
@@ -63,13 +64,13 @@ class _Recorder(recorder.Recorder[runner_job.Loaded]):
                 with plan_cupti.cupti().tracing():
                     function()
                 self._warm = True
-            with plan_cupti.cupti().tracing() as found:
+            with plan_cupti.cupti().tracing() as recorded:
                 MARKS.trace(plan_cupti.cupti().now)
                 try:
                     result = function()
                 finally:
                     marks = MARKS.trace(None)
-            return result, found, marks, []
+            return result, recorded, marks, []
         except (RuntimeError, OSError, AttributeError) as error:
             MARKS.trace(time.perf_counter_ns)
             try:

@@ -65,29 +65,31 @@ class Recorder(abc.ABC, Generic[L]):
         self._found["machine"] = self._try("the machine's facts", self.machine) or {}
         with contextlib.ExitStack() as stack:
             loaded = {
-                model.name: found
+                model.name: opened
                 for model in self._request.models
-                if (found := self._try(f"loading the {model.name}", self._loaded, stack, model))
+                if (opened := self._try(f"loading the {model.name}", self._loaded, stack, model))
             }
             calls = []
             for number in range(max((len(model.calls) for model in self._request.models), default=0)):
                 calls.append(dict(self._first(number, loaded)))
                 self._turns(calls[-1], _ROUNDS)
             for at_shape in calls:
-                for name, (one, facts) in at_shape.items():
+                for name, (whole_calls, facts) in at_shape.items():
                     for callers in self._request.callers:
-                        self._step(f"{callers} callers of the {name}", self._several, one, callers, facts["callers"])
+                        self._step(
+                            f"{callers} callers of the {name}", self._several, whole_calls, callers, facts["callers"]
+                        )
             for at_shape in calls:
                 for name, (one, facts) in at_shape.items():
                     self._step(f"tracing the {name}", self._trace, one, facts)
-                    for found in facts["callers"]:
-                        if found["callers"] > 1 and facts["model"] == self._request.models[0].name:
+                    for caller in facts["callers"]:
+                        if caller["callers"] > 1 and facts["model"] == self._request.models[0].name:
                             self._step(
-                                f"tracing {found['callers']} callers of the {name}",
+                                f"tracing {caller['callers']} callers of the {name}",
                                 self._trace_several,
                                 one,
                                 facts,
-                                found,
+                                caller,
                             )
             for at_shape in calls:
                 self._turns(at_shape, _ROUNDS_AFTER)
@@ -104,60 +106,60 @@ class Recorder(abc.ABC, Generic[L]):
     def _first(self, number: int, loaded: dict[str, L]) -> Iterator[tuple[str, tuple[WholeCalls, dict[str, Any]]]]:
         """(name for messages, (the call, its facts)) of each model that answers at this shape."""
         for model in self._request.models:
-            asked = model.calls[number]
-            if asked is None or model.name not in loaded:
+            named_call = model.calls[number]
+            if named_call is None or model.name not in loaded:
                 continue
             name = f"{model.name} at shape {number + 1}"
             progress.say(f"calling the {name} for the first time")
-            answered = self._try(f"the first call of the {name}", self._answered, loaded[model.name], asked)
+            answered = self._try(f"the first call of the {name}", self._answered, loaded[model.name], named_call)
             if answered:
-                one, first = answered
+                whole_calls, first = answered
                 facts = {
                     "model": model.name,
                     "number": number,
-                    "signature": asked.signature,
-                    "shapes": one.shapes,
-                    "input_bytes": one.input_bytes,
-                    "dtypes": one.dtypes,
+                    "signature": named_call.signature,
+                    "shapes": whole_calls.shapes,
+                    "input_bytes": whole_calls.input_bytes,
+                    "dtypes": whole_calls.dtypes,
                     "untraced": [],
                     "callers": [],
                     **first,
                 }
                 self._found["calls"].append(facts)
                 self._write()
-                yield name, (one, facts)
+                yield name, (whole_calls, facts)
 
-    def _answered(self, loaded: L, asked: NamedCall) -> tuple[WholeCalls, dict[str, Any]]:
+    def _answered(self, loaded: L, named_call: NamedCall) -> tuple[WholeCalls, dict[str, Any]]:
         """A call, and the facts of its first time. A model that refuses drawn values (a float that serves as an index, a string that is no
         picture) gets plain ones."""
-        given = run_job.read_inputs(asked)
+        given = run_job.read_inputs(named_call)
         try:
-            one = self.whole(loaded, asked.signature, given)
-            return one, one.first()
+            whole_calls = self.whole(loaded, named_call.signature, given)
+            return whole_calls, whole_calls.first()
         except errors.CallFailed:
-            one = self.whole(loaded, asked.signature, inputs.plain(given))
-            return one, {**one.first(), "plain": True}
+            whole_calls = self.whole(loaded, named_call.signature, inputs.plain(given))
+            return whole_calls, {**whole_calls.first(), "plain": True}
 
     def _turns(self, calls: dict[str, tuple[WholeCalls, dict[str, Any]]], rounds: int) -> None:
         """Time calls without a trace, some of each model in turn."""
         counts = {}
-        for name, (one, _) in calls.items():
-            seconds = self._try(f"timing the {name}", _warm, one.call)
+        for name, (whole_calls, _) in calls.items():
+            seconds = self._try(f"timing the {name}", _warm, whole_calls.call)
             if seconds is not None:
                 counts[name] = min(max(_LEAST, int(_ROUND_SECONDS / seconds)), _MOST)
         for number in range(rounds):
             for name, count in counts.items():
                 progress.say("timing calls", number, rounds)
-                one, facts = calls[name]
-                facts["untraced"].append(self._try(f"timing the {name}", _timed, one, count) or [])
+                whole_of_call, facts = calls[name]
+                facts["untraced"].append(self._try(f"timing the {name}", _timed, whole_of_call, count) or [])
         self._write()
 
-    def _several(self, one: WholeCalls, callers: int, kept: list[dict[str, Any]]) -> None:
+    def _several(self, whole_calls: WholeCalls, callers: int, kept: list[dict[str, Any]]) -> None:
         """Callers at once, without a trace."""
         progress.say(f"{callers} callers at once")
         with gpu_watch.watching() as watch:
             since = watch.now
-            times, wall = one.together(callers, self._request.seconds)
+            times, wall = whole_calls.together(callers, self._request.seconds)
             kept.append(
                 {
                     "callers": callers,
@@ -167,18 +169,18 @@ class Recorder(abc.ABC, Generic[L]):
                 }
             )
 
-    def _trace(self, one: WholeCalls, facts: dict[str, Any]) -> None:
+    def _trace(self, whole_calls: WholeCalls, facts: dict[str, Any]) -> None:
         progress.say("tracing calls")
         count = self._request.traced
         while True:
             try:
-                times, found = self._traced(_file(facts), one.all_marked, count)
+                times, recorded = self._traced(_file(facts), whole_calls.all_marked, count)
             except trace.TooLarge:
                 if count == 1:
                     raise
             else:
-                facts |= {"traced": times, **found}
-                if found["trace_bytes"] <= _MOST_BYTES or count == 1:
+                facts |= {"traced": times, **recorded}
+                if recorded["trace_bytes"] <= _MOST_BYTES or count == 1:
                     return
             count = max(1, count // 4)
 
@@ -203,8 +205,8 @@ class Recorder(abc.ABC, Generic[L]):
         except OSError as error:  # of the disk, mostly
             self._found["failed"][step] = errors.from_os_error(error).to_dict()
         except Exception as error:  # a step that fails must not take the others with it
-            said = f"{type(error).__name__}: {errors.first_line(str(error))}"[:500]
-            self._found["failed"][step] = errors.TftrtError(said, "").to_dict()
+            text = f"{type(error).__name__}: {errors.first_line(str(error))}"[:500]
+            self._found["failed"][step] = errors.TftrtError(text, "").to_dict()
         return None
 
     def _write(self) -> None:
@@ -221,8 +223,8 @@ def _rounded(value: object) -> Any:
     if isinstance(value, float):
         return round(value, 7)
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _timed(one: WholeCalls, count: int) -> list[list[float]]:

@@ -34,11 +34,11 @@ class Whole(WholeCalls):
         """One call: [seconds of making tensors, of running, of reading the answer]."""
         start = time.perf_counter()
         feed = self._make()
-        made = time.perf_counter()
+        copied = time.perf_counter()
         answer = self._run(feed)
         ran = time.perf_counter()
         self._read(answer)
-        return [made - start, ran - made, time.perf_counter() - ran]
+        return [copied - start, ran - copied, time.perf_counter() - ran]
 
     def marked(self, number: int, caller: int = 0) -> list[float]:
         """As `timed`, with marks for the trace."""
@@ -46,13 +46,13 @@ class Whole(WholeCalls):
         with tf.profiler.experimental.Trace(CALL, number=number, caller=caller):
             with tf.profiler.experimental.Trace(INPUT):
                 feed = self._make()
-            made = time.perf_counter()
+            copied = time.perf_counter()
             with tf.profiler.experimental.Trace(RUN):
                 answer = self._run(feed)
             ran = time.perf_counter()
             with tf.profiler.experimental.Trace(OUTPUT):
                 self._read(answer)
-            return [made - start, ran - made, time.perf_counter() - ran]
+            return [copied - start, ran - copied, time.perf_counter() - ran]
 
     def watched(self) -> tuple[Arrays, trace.CallTrace]:
         """As WholeCalls.watched."""

@@ -116,5 +116,7 @@ def _threads(callers: int, work: Callable[[int], object], begin: Callable[[], No
         thread.join()
     if failures:
         # One that failed at the start has broken the barrier of the others.
-        raise next((one for one in failures if not isinstance(one, threading.BrokenBarrierError)), failures[0])
+        raise next(
+            (failure for failure in failures if not isinstance(failure, threading.BrokenBarrierError)), failures[0]
+        )
     return time.perf_counter() - started[0]

@@ -34,21 +34,21 @@ def find(texts: Mapping[str, str], calibration: Calibration | None) -> tuple[Fin
         return (
             Finding(passport.CALIBRATION, "it is missing: what the INT8 tables were made from is not known", _AGAIN),
         )
-    known = {one.engine: one.table for one in calibration.engines} if calibration else {}
-    found = [_difference(engine, text, known) for engine, text in given.items()]
-    found += [
+    tables = {engine.engine: engine.table for engine in calibration.engines} if calibration else {}
+    findings = [_difference(engine, text, tables) for engine, text in given.items()]
+    findings += [
         Finding(engine, f"{passport.CALIBRATION} has a table for it, and the engine op has none", _AGAIN)
-        for engine in known
+        for engine in tables
         if not texts.get(engine)
     ]
-    return tuple(filter(None, found))
+    return tuple(filter(None, findings))
 
 
-def _difference(engine: str, text: str, known: Mapping[str, table.Table]) -> Finding | None:
-    if engine not in known:
+def _difference(engine: str, text: str, tables: Mapping[str, table.Table]) -> Finding | None:
+    if engine not in tables:
         return Finding(engine, f"its INT8 table is not in {passport.CALIBRATION}", _AGAIN)
     try:
-        same = table.parse(text) == known[engine]
+        same = table.parse(text) == tables[engine]
     except errors.TftrtError as error:
         return Finding(engine, f"its INT8 table cannot be read: {error.cause}", _AGAIN)
     return None if same else Finding(engine, f"its INT8 table is another than that of {passport.CALIBRATION}", _AGAIN)

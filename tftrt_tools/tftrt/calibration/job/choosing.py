@@ -37,7 +37,10 @@ def compared(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]
 
     Returns: Compared; if nothing can be simulated, it says why.
     """
-    rows, apart = sum(kept_back.rows(one.batches) for one in ranges.judging), all(one.apart for one in ranges.judging)
+    rows, apart = (
+        sum(kept_back.rows(judging.batches) for judging in ranges.judging),
+        all(judging.apart for judging in ranges.judging),
+    )
     try:
         levels, nothing = _levels(name, frozen, ranges, tables)
     except (
@@ -57,13 +60,13 @@ def _levels(
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
     found = [
         {
-            method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(made), ranges.left_out(made))
-            for method, made in one.items()
+            method: rounded.with_scales(ranges.inlined, inner, ranges.by_tensor(table_of), ranges.left_out(table_of))
+            for method, table_of in table.items()
         }
-        for one in tables
+        for table in tables
     ]
     # A tensor with a range in only one half is not rounded in either.
-    names = [{site.node for site in next(iter(one.values()))[0]} for one in found]
+    names = [{site.node for site in next(iter(tables_of.values()))[0]} for tables_of in found]
     sites = [site for site in next(iter(found[0].values()))[0] if all(site.node in one for one in names)]
     if not sites:
         raise errors.TftrtError("no node would be rounded to INT8")

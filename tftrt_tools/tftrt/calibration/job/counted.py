@@ -33,11 +33,14 @@ class Counted(abc.ABC):
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[None]:
         """Inside the context the histograms are empty; afterwards they are as before."""
-        known = [(one, vars(one).copy()) for one in {id(one): one for one in self.histograms.values()}.values()]
-        for one, _ in known:
-            one.__init__()  # type: ignore[misc]  # a Histogram has no subclasses
+        states = [
+            (histogram, vars(histogram).copy())
+            for histogram in {id(histogram): histogram for histogram in self.histograms.values()}.values()
+        ]
+        for batch, _ in states:
+            batch.__init__()  # type: ignore[misc]  # a Histogram has no subclasses
         yield
-        for one, state in known:
+        for one, state in states:
             vars(one).update(state)
 
     def check_finite(self, number: int) -> None:

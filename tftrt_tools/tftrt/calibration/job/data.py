@@ -49,10 +49,10 @@ class Elsewhere(records.Record):
     def of(cls, own: Sequence[str], asked: Sequence[str], specs: Mapping[str, Sequence[InputSpec]]) -> Elsewhere:
         """Args: own: the names of the signature's function. asked: all signatures that are calibrated, under all names. specs: {signature:
         InputSpecs} of the model."""
-        mine = array_reader.input_names({name: specs[name] for name in own})
-        wanted = array_reader.input_names({name: specs[name] for name in asked})
+        own_names = array_reader.input_names({name: specs[name] for name in own})
+        needed = array_reader.input_names({name: specs[name] for name in asked})
         every = array_reader.input_names(specs)
-        return cls(tuple(sorted(every - mine)), tuple(sorted({*(every - wanted), *(set(specs) - set(asked))})))
+        return cls(tuple(sorted(every - own_names)), tuple(sorted({*(every - needed), *(set(specs) - set(asked))})))
 
 
 class Batches:
@@ -211,22 +211,22 @@ def open(
     options_module.checked(options)
     if not specs:
         raise errors.UsageError(f"signature {signature_name!r} has no inputs", "it needs no calibration: leave it out")
-    found = find.Found("random", ()) if options.random else find.find(options.source)
-    options_module.check_image_flags(options, found.kind)
+    files = find.Found("random", ()) if options.random else find.find(options.source)
+    options_module.check_image_flags(options, files.kind)
     request = Request(
         options=options,
         signature=signature_name,
         specs=tuple(specs),
-        files=found.files,
+        files=files.files,
         rows=options.batches * options.batch_size,
         twins=tuple(twins),
         others=elsewhere.names,
         unasked=elsewhere.unasked,
     )
-    if found.kind != "function":
+    if files.kind != "function":
         _check_batch_size(request)
-    read = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{found.kind}").source(request)
-    return Batches(request, found.kind, read, rest, alike)
+    read = importlib.import_module(f"tftrt_tools.models.inputs.sources_job.{files.kind}").source(request)
+    return Batches(request, files.kind, read, rest, alike)
 
 
 def _check_batch_size(request: Request) -> None:

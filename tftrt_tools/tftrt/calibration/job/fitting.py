@@ -50,12 +50,12 @@ def fitted(
     build = _Build(made, named, constants(function), method)
     scales: dict[str, float] = {}
     left_out: dict[str, str] = {}
-    for one in named:
-        scale, reason = build.entry(one)
+    for tensor in named:
+        scale, reason = build.entry(tensor)
         if scale is None:
-            left_out[one.name] = reason
+            left_out[tensor.name] = reason
         else:
-            scales[one.name] = scale
+            scales[tensor.name] = scale
     for name, scale in made.table.scales.items():
         if name not in left_out and (build.same or not is_numbered(name)):
             scales.setdefault(name, scale)
@@ -74,7 +74,7 @@ def fitted(
 
 def knows(table: Table, function: function_pb2.FunctionDef, dynamic: bool, shapes: Sequence[Shape]) -> bool:
     """Whether a table of unknown origin has any of this engine's nodes. Args: table: table.Table; the others as in `fitted`."""
-    names = {one.name for one in tensor_names.names(function, dynamic, shapes)}
+    names = {name.name for name in tensor_names.names(function, dynamic, shapes)}
     own = {
         name
         for name in names
@@ -95,39 +95,41 @@ class _Build:
     ) -> None:
         self._scales, self._reasons = made.table.scales, dict(made.left_out)
         self._constants, self._method = constants, method
-        numbered = {one.name for one in named if is_numbered(one.name)}
-        known = set(filter(is_numbered, (*self._scales, *self._reasons)))
+        numbered = {tensor.name for tensor in named if is_numbered(tensor.name)}
+        numbers = set(filter(is_numbered, (*self._scales, *self._reasons)))
         # Beyond an op of unknown layers the prediction gives no numbers, and the table may.
-        self.same = numbered <= known and (known <= numbered or not all(one.sure for one in named))
-        by_node = [one for one in named if one.tensor and not is_numbered(one.name)]
-        self._of_tensor = {one.tensor: self._scales[one.name] for one in reversed(by_node) if one.name in self._scales}
+        self.same = numbered <= numbers and (numbers <= numbered or not all(tensor.sure for tensor in named))
+        by_node = [tensor for tensor in named if tensor.tensor and not is_numbered(tensor.name)]
+        self._of_tensor = {
+            tensor.tensor: self._scales[tensor.name] for tensor in reversed(by_node) if tensor.name in self._scales
+        }
         self._gone = {
-            one.tensor: self._reasons[one.name]
-            for one in reversed(by_node)
-            if one.name in self._reasons and one.tensor not in self._of_tensor
+            tensor.tensor: self._reasons[tensor.name]
+            for tensor in reversed(by_node)
+            if tensor.name in self._reasons and tensor.tensor not in self._of_tensor
         }
 
-    def entry(self, one: NamedTensor) -> tuple[float | None, str]:
+    def entry(self, tensor: NamedTensor) -> tuple[float | None, str]:
         """(scale, "") or (None, reason) of a tensor_names.NamedTensor."""
-        own = self.same or not is_numbered(one.name)
-        if own and one.name in self._reasons:
-            return None, self._reasons[one.name]
-        if is_numbered(one.name) and one.tensor in self._gone:
-            return None, self._gone[one.tensor]
-        if own and one.name in self._scales:
-            return self._scales[one.name], ""
-        if own and not one.name.endswith(_ADDED):
+        own = self.same or not is_numbered(tensor.name)
+        if own and tensor.name in self._reasons:
+            return None, self._reasons[tensor.name]
+        if is_numbered(tensor.name) and tensor.tensor in self._gone:
+            return None, self._gone[tensor.tensor]
+        if own and tensor.name in self._scales:
+            return self._scales[tensor.name], ""
+        if own and not tensor.name.endswith(_ADDED):
             return None, NOT_IN_TABLE
-        return self._derived(one)
+        return self._derived(tensor)
 
-    def _derived(self, one: NamedTensor) -> tuple[float | None, str]:
-        if one.tensor in self._of_tensor:
-            return self._of_tensor[one.tensor], ""
-        if one.tensor in self._gone:
-            return None, self._gone[one.tensor]
-        if one.tensor not in self._constants:
+    def _derived(self, tensor: NamedTensor) -> tuple[float | None, str]:
+        if tensor.tensor in self._of_tensor:
+            return self._of_tensor[tensor.tensor], ""
+        if tensor.tensor in self._gone:
+            return None, self._gone[tensor.tensor]
+        if tensor.tensor not in self._constants:
             return None, NOT_MEASURED
-        scale = constant_scale(self._constants[one.tensor], self._method)
+        scale = constant_scale(self._constants[tensor.tensor], self._method)
         return scale, "" if scale else NO_RANGE
 
 

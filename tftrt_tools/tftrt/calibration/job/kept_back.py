@@ -54,5 +54,5 @@ def _too_many(batches: Iterable[Batch]) -> bool:
     return (
         len(batches) > BATCHES
         or rows(batches) > ROWS
-        or sum(array.nbytes for one in batches for array in one.values()) > BYTES
+        or sum(array.nbytes for batch in batches for array in batch.values()) > BYTES
     )

@@ -33,10 +33,10 @@ def convert(network: Network, op: tf.Operation, inputs: Sequence[Value | None]) 
     """
     before = len(network.tensors)
     try:
-        known = [value for value in inputs if value is not None and value.dims is not None]
-        if len(known) < len(inputs):
+        shaped = [value for value in inputs if value is not None and value.dims is not None]
+        if len(shaped) < len(inputs):
             raise UnknownLayersError
-        return _RULES.get(op.type, _unknown)(network, op, known)
+        return _RULES.get(op.type, _unknown)(network, op, shaped)
     except UnknownLayersError:
         del network.tensors[before:]
         network.layers = None
@@ -116,13 +116,13 @@ def _deconvolution(network: Network, op: tf.Operation, inputs: Inputs) -> Sequen
     if not _static(sizes) or not _static(output[-2:]):
         raise UnknownLayersError
     same = op.get_attr("padding") == b"SAME"
-    made = [
+    results = [
         size * stride if same else (size - 1) * stride + width
         for size, stride, width in zip(sizes, strides, kernel, strict=True)
     ]
-    if tuple(made) == output[-2:]:
+    if tuple(results) == output[-2:]:
         return [network.result("Deconvolution", op.outputs[0])]
-    network.add("Deconvolution", (*output[:-2], *made), inputs[2].dtype)
+    network.add("Deconvolution", (*output[:-2], *results), inputs[2].dtype)
     return [network.result("Padding", op.outputs[0])]
 
 
@@ -236,9 +236,9 @@ def _transpose(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[V
 def _shape(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     # The number of sizes is known even if the sizes are not, so a slice of them needs no arithmetic of its own.
     dims = inputs[0].dims
-    made = network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")
-    made.sizes = None if network.implicit else dims
-    return [made]
+    layer = network.add("Constant" if _static(dims) else "Shape", (len(dims) + network.implicit,), "int32")
+    layer.sizes = None if network.implicit else dims
+    return [layer]
 
 
 def _sizes(op: tf.Operation, index: int, value: Value) -> Dims | None:
@@ -260,15 +260,18 @@ def _joined(op: tf.Operation, inputs: Inputs) -> Dims | None:
 def _reshape(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     value, shape = inputs
     if isinstance(shape, Tensor):
-        made = network.result("Shuffle", op.outputs[0])
-        if shape.sizes and len(shape.sizes) == len(made.dims):
+        layer = network.result("Shuffle", op.outputs[0])
+        if shape.sizes and len(shape.sizes) == len(layer.dims):
             # TensorRT follows sizes through their arithmetic further than TensorFlow does (the same line).
-            made.dims = tuple(known if size == -1 else size for size, known in zip(made.dims, shape.sizes, strict=True))
-        return [made]
-    wanted = tuple(int(size) for size in _constant(op, 1))
+            layer.dims = tuple(
+                inferred_size if size == -1 else size
+                for size, inferred_size in zip(layer.dims, shape.sizes, strict=True)
+            )
+        return [layer]
+    sizes = tuple(int(size) for size in _constant(op, 1))
     if network.implicit:
-        wanted = wanted[1:]
-    if wanted == value.dims:
+        sizes = sizes[1:]
+    if sizes == value.dims:
         return [value]
     return [network.result("Shuffle", op.outputs[0])]
 
@@ -322,18 +325,18 @@ def _pack(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]
 def _concat(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     for value in inputs[:-1]:
         network.tensor(value)
-    made = network.result("Concatenation", op.outputs[0])
-    if len(made.dims) == 1:
-        made.sizes = _joined(op, inputs[:-1])
-    return [made]
+    layer = network.result("Concatenation", op.outputs[0])
+    if len(layer.dims) == 1:
+        layer.sizes = _joined(op, inputs[:-1])
+    return [layer]
 
 
 def _product_of_sizes(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
-    made = network.result("Reduce", op.outputs[0])
+    layer = network.result("Reduce", op.outputs[0])
     sizes = _sizes(op, 0, inputs[0])
     if sizes is not None:
-        made.sizes = (-1 if -1 in sizes else math.prod(sizes),)
-    return [made]
+        layer.sizes = (-1 if -1 in sizes else math.prod(sizes),)
+    return [layer]
 
 
 def _without_ranges_of_constants(network: Network, values: Inputs) -> None:
@@ -347,11 +350,11 @@ def _without_ranges_of_constants(network: Network, values: Inputs) -> None:
 def _gather(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     _without_ranges_of_constants(network, inputs[:2])
     if not network.implicit or isinstance(inputs[0], Tensor) != isinstance(inputs[1], Tensor):
-        made = network.result("Gather", op.outputs[0])
+        layer = network.result("Gather", op.outputs[0])
         sizes, indices = (_sizes(op, index, value) for index, value in enumerate(inputs[:2]))
         if sizes is not None and indices is not None and isinstance(inputs[1], Weights):
-            made.sizes = _picked(sizes, indices)
-        return [made]
+            layer.sizes = _picked(sizes, indices)
+        return [layer]
     network.add("Gather", (), inputs[0].dtype, op.outputs[0].name)
     return [network.result("Shuffle", op.outputs[0])]
 
@@ -497,9 +500,9 @@ def _depth_space(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence
 def _einsum(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     # TensorRT makes products and transpositions of it, and merges those of one with its constants' and with the next one's.
     _without_ranges_of_constants(network, inputs)
-    made = network.result("Einsum", op.outputs[0])
-    made.listed = any(reader.type != "Einsum" for reader in op.outputs[0].consumers())
-    return [made]
+    layer = network.result("Einsum", op.outputs[0])
+    layer.listed = any(reader.type != "Einsum" for reader in op.outputs[0].consumers())
+    return [layer]
 
 
 def _top_k(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:

@@ -113,8 +113,8 @@ class Network:
             return self.add("Constant", tuple(dims), value.dtype, value.source)
         if tuple(dims) == value.dims:
             return value
-        known = tuple(value.dims[index] if size == 0 else size for index, size in enumerate(dims))
-        return self.add("Shuffle", known, value.dtype, value.source)
+        sizes = tuple(value.dims[index] if size == 0 else size for index, size in enumerate(dims))
+        return self.add("Shuffle", sizes, value.dtype, value.source)
 
     def tensor(self, value: Value) -> Tensor:
         """`value` as a tensor: a constant layer for weights."""

@@ -54,7 +54,9 @@ def _varying(
         for name, tensor in numbered.items():
             seen.setdefault(name, set()).add(tensor)
     return {
-        name: tensors for name, tensors in seen.items() if len(tensors) > 1 or any(name not in one for one in builds)
+        name: tensors
+        for name, tensors in seen.items()
+        if len(tensors) > 1 or any(name not in build for build in builds)
     }
 
 
@@ -78,11 +80,13 @@ def settled(
     if not found:
         return made
     scales, left_out = dict(made.table.scales), dict(made.left_out)
-    known = {one.tensor: scales[one.name] for one in named if one.name in scales and not is_numbered(one.name)}
+    scale_of = {
+        tensor.tensor: scales[tensor.name] for tensor in named if tensor.name in scales and not is_numbered(tensor.name)
+    }
     constants = fitting.constants(function)
     for name, tensors in found.items():
         candidates: list[float | Any] = [
-            known.get(tensor) or _constant(tensor, constants, method) for tensor in tensors
+            scale_of.get(tensor) or _constant(tensor, constants, method) for tensor in tensors
         ]
         scales.pop(name, None)
         if None in candidates or max(candidates) > _LARGEST_RATIO * min(candidates):

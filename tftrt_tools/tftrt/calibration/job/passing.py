@@ -30,9 +30,9 @@ def passed(collector: Counted, batches: Iterable[Batch], methods: Sequence[Metho
     """Make the pass over the data. Args: as of toolkit.measure. Returns: what judges the methods, () without methods."""
     kept, total, count = KeptBack(), operator.length_hint(batches) or None, itertools.count(1)
     for number, batch in enumerate(batches, 1):
-        for one in kept.sorted_out(number, batch) if methods else [batch]:
-            collector.add(one, next(count), total)
-            last = one
+        for part in kept.sorted_out(number, batch) if methods else [batch]:
+            collector.add(part, next(count), total)
+            last = part
     progress.say("computing scales")
     judging = _judging(collector, kept, methods) if kept.batches else ()
     for batch in kept.batches:
@@ -60,6 +60,6 @@ def _by_method(collector: Counted, methods: Iterable[Method]) -> dict[Method, di
 def scales_of(histograms: Mapping[str, Histogram], method: Method) -> dict[int, float | None]:
     """{id of a histogram: its scale}: tensors may share a histogram."""
     return {
-        key: scales.scale(one, method.name, method.percentile)
-        for key, one in {id(one): one for one in histograms.values()}.items()
+        key: scales.scale(histogram, method.name, method.percentile)
+        for key, histogram in {id(histogram): histogram for histogram in histograms.values()}.items()
     }

@@ -41,15 +41,15 @@ def with_scales(
     unrounded: list[str] = []
     ranges: dict[str, float] = {}
     for site in rounding_sites.int8_sites(graph_def, inner):
-        found: dict[str, float | Any] = {
+        answers: dict[str, float | Any] = {
             tensor: None if tensor in left_out else scales.get(tensor, scales.get(aliases.source(tensor)))
             for tensor in site.tensors
         }
-        if None in found.values():
+        if None in answers.values():
             unrounded.append(site.name)
             continue
         sites.append(site)
-        ranges.update(found)
+        ranges.update(answers)
     return tuple(sites), tuple(unrounded), ranges
 
 
@@ -114,5 +114,5 @@ def _function(frozen: Frozen, rounded: Rounded) -> Callable[..., list[tf.Tensor]
         return outputs
 
     specs = [tf.TensorSpec((None,), kind) for kind in (tf.bool, tf.float32)[: len(names)]]
-    found: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(run, [*specs, *frozen.input_specs()])
-    return found
+    function: Callable[..., list[tf.Tensor]] = tf.compat.v1.wrap_function(run, [*specs, *frozen.input_specs()])
+    return function

@@ -46,14 +46,14 @@ def percentile_amax(histogram: Histogram, percentile: float = PERCENTILE) -> flo
     """
     upper = histogram.edges()
     counts = histogram.counts[: upper.size].astype(np.float64)
-    wanted = percentile / 100 * histogram.count
-    if wanted <= histogram.zeros:
-        wanted = histogram.zeros + percentile / 100 * (histogram.count - histogram.zeros)
+    count = percentile / 100 * histogram.count
+    if count <= histogram.zeros:
+        count = histogram.zeros + percentile / 100 * (histogram.count - histogram.zeros)
     counts[0] -= histogram.zeros
     cumulative = histogram.zeros + np.cumsum(counts)
-    index = min(int(np.searchsorted(cumulative, wanted)), upper.size - 1)
+    index = min(int(np.searchsorted(cumulative, count)), upper.size - 1)
     lower = upper[index - 1] if index else 0.0
-    share = 1.0 - (cumulative[index] - wanted) / counts[index]
+    share = 1.0 - (cumulative[index] - count) / counts[index]
     return min(float(lower + min(share, 1.0) * (upper[index] - lower)), histogram.absmax)
 
 
@@ -112,8 +112,8 @@ def entropy_amax(histogram: Histogram) -> float:
     counts[0] = counts[1]
     if not counts.any():
         return histogram.absmax
-    found = divergences(counts)
-    best = int(np.nonzero(found <= found.min() + _TIE)[0][-1]) + QUANTIZED
+    losses = divergences(counts)
+    best = int(np.nonzero(losses <= losses.min() + _TIE)[0][-1]) + QUANTIZED
     return (best + 0.5) * histogram.range / BINS
 
 
@@ -148,8 +148,8 @@ def divergences(counts: npt.NDArray[np.float64], levels: int = QUANTIZED) -> npt
         own = np.where(sums > 0, sums * log_q, 0.0).sum(axis=1)
         own += np.where(beyond > 0, beyond * np.where(last > 0, log_q[:, -1], -np.inf), 0.0)
     entropy = np.concatenate([[0.0], np.cumsum(_x_log_x(counts))])[ends - 1] + _x_log_x(last + beyond)
-    found: npt.NDArray[np.float64] = np.where(filled[ends] > 1, entropy / total - np.log(total) - own / total, np.inf)
-    return found
+    losses: npt.NDArray[np.float64] = np.where(filled[ends] > 1, entropy / total - np.log(total) - own / total, np.inf)
+    return losses
 
 
 def _x_log_x(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -76,8 +76,8 @@ def holding(
     """
     converted = _Converted(function, input_shapes)
     passed_on = converted.passed_on(dynamic)
-    sources = {passed_on.get(one) or one for one in tensors}
-    return {one.name for one in converted.named(converted.order, dynamic) if one.tensor in sources}
+    sources = {passed_on.get(tensor) or tensor for tensor in tensors}
+    return {tensor.name for tensor in converted.named(converted.order, dynamic) if tensor.tensor in sources}
 
 
 def in_other_orders(

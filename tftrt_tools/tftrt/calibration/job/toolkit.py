@@ -90,7 +90,7 @@ def measure(
     collector = collect.Collector(
         frozen,
         inlined,
-        [inner[engine][one.tensor] for engine, listed in measured.items() for one in listed if one.tensor],
+        [inner[engine][tensor.tensor] for engine, listed in measured.items() for tensor in listed if tensor.tensor],
     )
     judging = passed(collector, batches, methods)
     return Ranges(
@@ -109,11 +109,11 @@ def names(
 ) -> dict[str, list[tensor_names.NamedTensor]]:
     """{engine: [tensor_names.NamedTensor]} for the declared shapes."""
     native = graph.native_segments(graph_def)
-    found: dict[str, list[tensor_names.NamedTensor]] = {}
+    named: dict[str, list[tensor_names.NamedTensor]] = {}
     for engine in engines:
         progress.say(f"naming the tensors of {engine}")
-        found[engine] = tensor_names.names(native[engine].function, dynamic, native[engine].shapes)
-    return found
+        named[engine] = tensor_names.names(native[engine].function, dynamic, native[engine].shapes)
+    return named
 
 
 def by_tensor(
@@ -127,12 +127,12 @@ def by_tensor(
 
     Returns: {tensor of the inlined graph: float > 0}. Names that stand for no tensor are left out.
     """
-    found: dict[str, float] = {}
+    ranges: dict[str, float] = {}
     for engine, table in tables.items():
-        for one in named[engine]:
-            if one.tensor and one.name in table.scales:
-                found.setdefault(inner[engine][one.tensor], table.scales[one.name])
-    return found
+        for tensor in named[engine]:
+            if tensor.tensor and tensor.name in table.scales:
+                ranges.setdefault(inner[engine][tensor.tensor], table.scales[tensor.name])
+    return ranges
 
 
 def left_out(
@@ -159,18 +159,18 @@ def _table(
     tensorrt: str,
 ) -> Made:
     """found: {id of a histogram: its scale}."""
-    made: dict[str, float] = {}
+    scales: dict[str, float] = {}
     left_out: list[tuple[str, str]] = []
     ranges: dict[str, dict[str, float]] = {}
-    for one in named:
-        histogram = histograms.get(inner[one.tensor]) if one.tensor else None
+    for tensor in named:
+        histogram = histograms.get(inner[tensor.tensor]) if tensor.tensor else None
         if histogram is None:
-            left_out.append((one.name, NOT_MEASURED))
+            left_out.append((tensor.name, NOT_MEASURED))
             continue
         scale = found[id(histogram)]
         if scale is None:
-            left_out.append((one.name, NO_RANGE))
+            left_out.append((tensor.name, NO_RANGE))
             continue
-        made[one.name] = scale
-        ranges[one.name] = {"min": float(histogram.minimum), "max": float(histogram.maximum)}
-    return Table(header(tensorrt), made), tuple(left_out), ranges
+        scales[tensor.name] = scale
+        ranges[tensor.name] = {"min": float(histogram.minimum), "max": float(histogram.maximum)}
+    return Table(header(tensorrt), scales), tuple(left_out), ranges

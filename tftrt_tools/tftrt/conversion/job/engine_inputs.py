@@ -59,7 +59,7 @@ def of_calls(
     """
     inlined, _ = inline.inline_segments(graph_def)
     sources = {
-        graph.engine_name(node.name): [_with_port(one) for one in node.input if not one.startswith("^")]
+        graph.engine_name(node.name): [_with_port(source) for source in node.input if not source.startswith("^")]
         for node in graph_def.node
         if node.op == graph.ENGINE_OP
     }
@@ -69,21 +69,21 @@ def of_calls(
         for node in graph_def.node
         if node.op == graph.ENGINE_OP and node.name not in uncertain
     ]
-    wanted = list(dict.fromkeys(name for engine in certain for name in sources[engine]))
-    known = [_inferred(frozen, inlined, wanted, call) for call in calls]
-    found: dict[str, dict[Feed, None]] = {}
+    names = list(dict.fromkeys(name for engine in certain for name in sources[engine]))
+    inferred = [_inferred(frozen, inlined, names, call) for call in calls]
+    feeds_of: dict[str, dict[Feed, None]] = {}
     for engine in certain:
-        feeds = [tuple(one for name in sources[engine] if (one := fed[name]) is not None) for fed in known]
+        feeds = [tuple(value for name in sources[engine] if (value := fed[name]) is not None) for fed in inferred]
         if all(len(feed) == len(sources[engine]) for feed in feeds):
-            found[engine] = dict.fromkeys(feeds)
+            feeds_of[engine] = dict.fromkeys(feeds)
     by_values: set[str] = set()
-    if len(found) < len(sources):
+    if len(feeds_of) < len(sources):
         observed, by_values = _observed(
-            frozen, inlined, {name: own for name, own in sources.items() if name not in found}, specs, calls
+            frozen, inlined, {name: own for name, own in sources.items() if name not in feeds_of}, specs, calls
         )
-        found |= observed
+        feeds_of |= observed
     return Inputs(
-        {engine: () if engine in by_values else tuple(found[engine]) for engine in sources}, frozenset(by_values)
+        {engine: () if engine in by_values else tuple(feeds_of[engine]) for engine in sources}, frozenset(by_values)
     )
 
 
@@ -133,7 +133,7 @@ def _observed(
     # Words differ in length, but few drawn ones may not.
     drawings = 3 if any(spec.dtype == "string" for spec in specs) else 2
     for device in ("/CPU:0", None):
-        found: dict[str, dict[Feed, None]] = {engine: {} for engine in sources}
+        feeds_of: dict[str, dict[Feed, None]] = {engine: {} for engine in sources}
         differing: set[str] = set()
         observer = _Observer(frozen, inlined, sources, device)
         try:
@@ -145,11 +145,11 @@ def _observed(
                 for engine, feeds in first.items():
                     # Iterations of a loop overlap, so the order of their records differs from run to run; profiles and cache keys need a
                     # fixed one.
-                    found[engine] |= dict.fromkeys(sorted(feeds, key=_size))
+                    feeds_of[engine] |= dict.fromkeys(sorted(feeds, key=_size))
                 differing |= {
                     engine for engine, feeds in first.items() for other in others if _differ(feeds, other[engine])
                 }
-            return found, differing
+            return feeds_of, differing
         except tf.errors.OpError as error:
             refused = _refused(call, error)
     raise refused
@@ -228,10 +228,10 @@ def _watching(
             tensors = tf.graph_util.import_graph_def(
                 inlined, input_map=frozen.input_map(inputs), return_elements=names, name="model"
             )
-        found = dict(zip(names, tensors, strict=True))
+        values = dict(zip(names, tensors, strict=True))
         for engine, own in sources.items():
             # The record is made inside the loop or branch, because values computed there cannot be fetched.
-            tf.numpy_function(_noting(seen[engine]), [found[name] for name in own], [])
+            tf.numpy_function(_noting(seen[engine]), [values[name] for name in own], [])
         # It returns nothing: with outputs TensorFlow would prune everything that they do not need, the records too.
         return []
 

@@ -89,16 +89,16 @@ def build(
 
     Raises: TftrtError where the model fails at these shapes, or GPU memory runs out.
     """
-    wanted = _wanted(calls, settings)
-    inputs = engine_inputs.of_calls(frozen, graph_def, result.inputs, wanted)
+    calls_to_build = _wanted(calls, settings)
+    inputs = engine_inputs.of_calls(frozen, graph_def, result.inputs, calls_to_build)
     if not settings.dynamic:
         # The smallest batch first: the engine of the largest serves all smaller ones, so after it none would be built for them.
         ordered = {
-            engine: tuple(sorted(own, key=lambda feed: [one.shape for one in feed]))
+            engine: tuple(sorted(own, key=lambda feed: [tensor.shape for tensor in feed]))
             for engine, own in inputs.feeds.items()
         }
         inputs = dataclasses.replace(inputs, feeds=ordered)
-    cached = max(settings.maximum_cached_engines, len(wanted), *map(len, inputs.feeds.values()))
+    cached = max(settings.maximum_cached_engines, len(calls_to_build), *map(len, inputs.feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
     builder = _Builder(graph_def, result, settings, inputs, site)
@@ -169,7 +169,7 @@ class _Builder:
         segment = graph.native_segments(lone.graph_def).get(engine.name)
         if segment is None or not self._settings.dynamic or len(feeds) == 1:
             return lone, ()
-        fixed = slices.fix(segment.function, segment.shapes, [[one.shape for one in feed] for feed in feeds])
+        fixed = slices.fix(segment.function, segment.shapes, [[tensor.shape for tensor in feed] for feed in feeds])
         if fixed:
             lone_engine.with_changed_segment(lone)
         return lone, fixed
@@ -187,8 +187,8 @@ class _Builder:
             return (self._cached(self._site.store, key, path, position) if key and self._site.store else None) or late
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
         try:
-            made = watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
-            return [dataclasses.replace(one, slices=self._lone[engine.name][1]) for one in made]
+            built = watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
+            return [dataclasses.replace(one, slices=self._lone[engine.name][1]) for one in built]
         except watched.NotReady:
             return late
         except _Refused as error:
@@ -209,9 +209,9 @@ class _Builder:
         if key is None or store is None:
             return self._build(engine, path, position)
         with store.lock(key, self._shown.waits):
-            found = self._cached(store, key, path, position)
-            if found:
-                return found
+            cached = self._cached(store, key, path, position)
+            if cached:
+                return cached
             built = self._build(engine, path, position)
             store.put(
                 key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", "")
@@ -220,15 +220,15 @@ class _Builder:
 
     def _cached(self, store: Store, key: EngineKey, path: pathlib.Path, position: str) -> list[BuiltEngine] | None:
         """The BuiltEngines that the cache has, copied to `path`, or None."""
-        found = store.get(key, path)
-        if not isinstance(found, Hit):
+        entry = store.get(key, path)
+        if not isinstance(entry, Hit):
             return None
         progress.say(f"engine {position} of {self._result.name} comes from the cache")
-        return _described(path, found.record.build_seconds, None, cached=True)
+        return _described(path, entry.record.build_seconds, None, cached=True)
 
     def _build(self, engine: EngineOp, path: pathlib.Path, position: str) -> list[BuiltEngine]:
         lone, _ = self._lone[engine.name]
-        dtypes = [one.dtype for one in engine.inputs]
+        dtypes = [tensor.dtype for tensor in engine.inputs]
         feeds = [
             [_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]
         ]
@@ -263,7 +263,7 @@ class _Builder:
         """The Unbuilt of a refusal. Args: reason: of build_log.reason."""
         mend = "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
         segment = graph.native_segments(self._graph_def).get(engine.name)
-        if known := next((one for one in self._result.findings if one.about == engine.name), None):
+        if known := next((finding for finding in self._result.findings if finding.about == engine.name), None):
             reason, mend = reason or known.text, known.mend
         elif not reason:
             reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"
@@ -295,7 +295,7 @@ class _Builder:
         versions, gpu = self._site.versions, self._site.gpu
         return keys.EngineKey(
             segment_digest=digest,
-            inputs=tuple(keys.DeclaredInput(one.dtype, one.shape) for one in engine.inputs),
+            inputs=tuple(keys.DeclaredInput(tensor.dtype, tensor.shape) for tensor in engine.inputs),
             calls=calls,
             precision=engine.precision,
             implicit_batch=engine.implicit_batch,

@@ -107,7 +107,7 @@ def finished(
             budget=work.budget,
         )
         result, built = engines.build(frozen, graph_def, result, settings, calls, site)
-    left = {one.name for one in result.unbuilt}
+    left = {engine.name for engine in result.unbuilt}
     for node in graph.engine_nodes(graph_def):
         # An engine that was not ready in time here would make a request wait just as long.
         allowed = settings.allow_build_at_runtime and graph.engine_name(node.name) not in left
@@ -142,7 +142,7 @@ def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> N
 
     Raises: TftrtError: an engine was refused; CheckFailed: none was ready in time.
     """
-    unbuilt = [one for result in results for one in result.unbuilt]
+    unbuilt = [engine for result in results for engine in result.unbuilt]
     if any(result.built for result in results):
         return
     for result in results:

@@ -80,14 +80,14 @@ class Frozen:
     def one_row(self, calls: Sequence[Call]) -> dict[str, Shape]:
         """{placeholder: shape} of the smallest call: 1 for an unknown first dimension, the others as in the first of `calls` ({input:
         shape}), None if there is none."""
-        found = {}
+        segments = {}
         for name, tensor, spec in zip(self.input_names, self.inputs, self.input_specs(), strict=True):
             declared = spec.shape.as_list() if spec.shape.rank is not None else None
             shape = list(calls[0][name]) if calls else declared
             if shape and (declared is None or declared[0] is None):
                 shape[0] = 1
-            found[tensor.removesuffix(":0")] = None if shape is None else tuple(shape)
-        return found
+            segments[tensor.removesuffix(":0")] = None if shape is None else tuple(shape)
+        return segments
 
 
 def never_built(frozen: Frozen, graph_def: graph_pb2.GraphDef, calls: Sequence[Call]) -> tuple[Finding, ...]:
@@ -213,7 +213,7 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
     patterns.in_int8_engines(result, settings.high_precision_nodes, gathered)
     left_out = _left_out(result, log, native, settings, frozen)
-    said = quantization_aware.statements(
+    statements = quantization_aware.statements(
         frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=left_out
     )
     return PassResult(
@@ -221,7 +221,7 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
         engines=tuple(graph.engine_ops(result)),
         left_out=left_out,
         native_ops=graph.compute_counts(result.node),
-        quantization=said,
+        quantization=statements,
         preparation=frozen.preparation,
     )
 
@@ -271,7 +271,7 @@ def _once(
     # INT8 leaves casts alone.
     parameters = quantization_aware.pass_parameters(graph_def, precision)
     denied = ",".join([*settings.keep_native_ops, *NEVER_BUILT])
-    one = thrown.Pass(
+    graph_pass = thrown.Pass(
         graph_def=graph_def,
         preserved=(*frozen.inputs, *frozen.captures, *frozen.outputs, *sorted(preserved)),
         parameters={
@@ -284,7 +284,7 @@ def _once(
         },
         variables={"TF_TRT_OP_DENYLIST": denied, "TF_TRT_MAX_ALLOWED_ENGINES": str(settings.max_engines)},
     )
-    converted, text = thrown.run(one, frozen.thrown)
+    converted, text = thrown.run(graph_pass, frozen.thrown)
     engine_order.sort_borders(converted)
     for node in graph.engine_nodes(converted):
         # If quantization nodes decide, TF-TRT's precision stays: an engine with explicit quantization can only be built as INT8, and one

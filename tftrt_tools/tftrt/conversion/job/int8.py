@@ -53,13 +53,15 @@ class Source(TablesFrom):
     @classmethod
     def of_model(cls, source: TablesFrom, walked: signatures.Once, specs: Mapping[str, Sequence[InputSpec]]) -> Source:
         """`source` for a model. Args: walked: the signatures that are calibrated. specs: {signature: InputSpecs} of all."""
-        asked = list(walked.with_twins(dict.fromkeys(walked.names)))
+        requested = list(walked.with_twins(dict.fromkeys(walked.names)))
         return cls(
             options=source.options,
             given=source.given,
             compare=source.compare,
             twins=walked.twins,
-            elsewhere={name: data.Elsewhere.of((name, *twins), asked, specs) for name, twins in walked.twins.items()},
+            elsewhere={
+                name: data.Elsewhere.of((name, *twins), requested, specs) for name, twins in walked.twins.items()
+            },
         )
 
 
@@ -126,11 +128,11 @@ def measured(
     """
     digests = segments.engine_digests(graph_def, names=True)
     _without_floats_to_fp16(graph_def, settings)
-    wanted = {engine: digests[engine] for engine in wanting_tables(graph_def)}
-    if not wanted:
+    digest_of = {engine: digests[engine] for engine in wanting_tables(graph_def)}
+    if not digest_of:
         return NOTHING
     if source.given:
-        reused = _reused(name, graph_def, settings, source.given, wanted)
+        reused = _reused(name, graph_def, settings, source.given, digest_of)
         return Measured(graph_def, settings, lambda method: dict(reused))
     if not source.options:
         raise errors.UsageError(*_NO_DATA)
@@ -148,8 +150,8 @@ def measured(
         from tftrt_tools.tftrt.calibration.job import tensorrt
 
         texts = tensorrt.tables(frozen, graph_def, batches, settings.dynamic, folder)
-        found = _named({engine: _of_tensorrt(engine, text) for engine, text in texts.items()}, name, wanted)
-        return Measured(graph_def, settings, lambda method: dict(found), batches.record)
+        tables = _named({engine: _of_tensorrt(engine, text) for engine, text in texts.items()}, name, digest_of)
+        return Measured(graph_def, settings, lambda method: dict(tables), batches.record)
     of_toolkit = of_batches(name, frozen, graph_def, settings, batches, source.compare)
     of_toolkit.record = batches.record
     return of_toolkit
@@ -176,19 +178,19 @@ def of_batches(
     compare: bool = False,
 ) -> Measured:
     """As `measured`, by the toolkit, from batches. Args: compare: compare the methods even where the settings name one."""
-    wanted = {
+    digest_of = {
         engine: digest
         for engine, digest in segments.engine_digests(graph_def, names=True).items()
         if engine in wanting_tables(graph_def)
     }
     judged = settings.candidates if compare or settings.calibration_method == methods.AUTO else ()
     ranges = toolkit.measure(
-        frozen, graph_def, wanted, batches, settings.dynamic, tf_private.tensorrt_versions()[1], judged
+        frozen, graph_def, digest_of, batches, settings.dynamic, tf_private.tensorrt_versions()[1], judged
     )
     compared = None
     if judged:
-        compared = _compared(name, frozen, graph_def, settings, ranges, wanted)
-    return Measured(graph_def, settings, lambda method: _named(ranges.tables(method), name, wanted), None, compared)
+        compared = _compared(name, frozen, graph_def, settings, ranges, digest_of)
+    return Measured(graph_def, settings, lambda method: _named(ranges.tables(method), name, digest_of), None, compared)
 
 
 def _compared(
@@ -206,19 +208,22 @@ def _compared(
             engine: _without(one, excluded.get(engine, ())).table for engine, one in _named(made, name, wanted).items()
         }
 
-    judged = [{method: tables(made) for method, made in ranges.tables_to_judge(one).items()} for one in ranges.judging]
+    judged = [
+        {method: tables(ranges_of) for method, ranges_of in ranges.tables_to_judge(judging).items()}
+        for judging in ranges.judging
+    ]
     return choosing.compared(name, frozen, ranges, judged)
 
 
-def _named(made: Mapping[str, _Made], signature: str, wanted: Mapping[str, str]) -> dict[str, file.EngineTable]:
+def _named(table_of: Mapping[str, _Made], signature: str, digest_of: Mapping[str, str]) -> dict[str, file.EngineTable]:
     """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: wanted: {engine: digest of its segment}."""
-    found: dict[str, file.EngineTable] = {}
-    for engine, digest in wanted.items():
-        scales, left_out, ranges = made[engine]
-        found[engine] = file.EngineTable(
+    tables: dict[str, file.EngineTable] = {}
+    for engine, digest in digest_of.items():
+        scales, left_out, ranges = table_of[engine]
+        tables[engine] = file.EngineTable(
             segment=digest, signature=signature, engine=engine, table=scales, left_out=left_out, ranges=ranges
         )
-    return found
+    return tables
 
 
 def each_decided(
@@ -238,8 +243,8 @@ def each_decided(
     if compares:
         signatures = list(signatures)
     decision = decided([found for _, found in signatures] if compares else [], settings, source)
-    for one, found in signatures:
-        yield one, found, decision
+    for signature, found in signatures:
+        yield signature, found, decision
 
 
 def decided(found: Sequence[Measured], settings: Settings, source: Source) -> Decision:
@@ -249,10 +254,10 @@ def decided(found: Sequence[Measured], settings: Settings, source: Source) -> De
     if settings.calibrator == "tensorrt":
         return Decision(methods.Method("entropy"), settings.table_method)
     compared = [one.compared for one in found if one.compared]
-    asked = "" if settings.calibration_method == methods.AUTO else settings.table_method
-    made = comparison.of(compared, asked) if compared else None
-    said = asked or (made.taken if made else comparison.FALLBACK)
-    return Decision(next(one for one in settings.candidates if one.text == said), said, made)
+    requested = "" if settings.calibration_method == methods.AUTO else settings.table_method
+    judged = comparison.of(compared, requested) if compared else None
+    method = requested or (judged.taken if judged else comparison.FALLBACK)
+    return Decision(next(candidate for candidate in settings.candidates if candidate.text == method), method, judged)
 
 
 def for_build(
@@ -323,7 +328,7 @@ def _reused(
     name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given: file.Calibration, wanted: Mapping[str, str]
 ) -> dict[str, file.EngineTable]:
     """{engine: EngineTable} of a calibration file, fitted to this build."""
-    native, found = graph.native_segments(graph_def), {}
+    native, tables = graph.native_segments(graph_def), {}
     for engine, one in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
         build = native[engine].function, settings.dynamic, native[engine].shapes
         if one.segment:
@@ -333,8 +338,8 @@ def _reused(
                 f"the table has no node of {engine} ({name}): it was made for another graph",
                 "give the table of this model, or calibrate it",
             )
-        found[engine] = dataclasses.replace(one, segment=wanted[engine], signature=name, engine=engine)
-    return found
+        tables[engine] = dataclasses.replace(one, segment=wanted[engine], signature=name, engine=engine)
+    return tables
 
 
 def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -> None:
@@ -344,8 +349,8 @@ def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -
         engine
         for engine in wanting_tables(graph_def)
         if all(
-            one.name.startswith(ends)
-            for one in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes)
+            name.name.startswith(ends)
+            for name in tensor_names.names(native[engine].function, settings.dynamic, native[engine].shapes)
         )
     }
     for node in graph.engine_nodes(graph_def):

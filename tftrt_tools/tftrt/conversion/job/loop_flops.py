@@ -45,39 +45,39 @@ def _seen(frozen: Frozen, names: Sequence[str], specs: Sequence[InputSpec], row:
             return {}
         call[name] = tuple(size for size in shape if size is not None)
     progress.say("counting the rounds of loops")
-    found = dict.fromkeys(names, 0)
+    counts = dict.fromkeys(names, 0)
     arrays = random_inputs.random(specs, call, seed=0)
     try:
         engine_inputs.run(
-            _counting(frozen, found),
+            _counting(frozen, counts),
             [arrays[name] for name in frozen.input_names],
             frozen.graph_def,
-            lambda: found.update(dict.fromkeys(names, 0)),
+            lambda: counts.update(dict.fromkeys(names, 0)),
         )
     except (tf.errors.OpError, ValueError, KeyError):
         return {}
-    return found
+    return counts
 
 
-def _counting(frozen: Frozen, found: dict[str, int]) -> Callable[..., Sequence[tf.Tensor]]:
+def _counting(frozen: Frozen, counts: dict[str, int]) -> Callable[..., Sequence[tf.Tensor]]:
     """A function of the signature's inputs that adds up in `found`, and returns nothing."""
 
     def run(*inputs: tf.Tensor) -> list[Any]:
         with tf.device("/CPU:0"):
             tf.graph_util.import_graph_def(frozen.graph_def, input_map=frozen.input_map(inputs), name="model")
         graph = tf.compat.v1.get_default_graph()
-        for name in found:
+        for name in counts:
             operation = graph.get_operation_by_name(f"model/{name}")
             # Count the result itself, in each round: known sizes would be constants, outside of the loop.
             shapes = [tf.raw_ops.Shape(input=tensor) for tensor in operation.inputs]
-            tf.numpy_function(_adding(found, name, operation), [operation.outputs[0], *shapes], [])
+            tf.numpy_function(_adding(counts, name, operation), [operation.outputs[0], *shapes], [])
         return []
 
     counting: Callable[..., Sequence[tf.Tensor]] = tf.compat.v1.wrap_function(run, frozen.input_specs())
     return counting
 
 
-def _adding(found: dict[str, int], name: str, operation: tf.Operation) -> Callable[..., None]:
+def _adding(counts: dict[str, int], name: str, operation: tf.Operation) -> Callable[..., None]:
     lock = threading.Lock()  # rounds may overlap
 
     def add(result: npt.NDArray[Any], *shapes: npt.NDArray[Any]) -> None:
@@ -85,6 +85,6 @@ def _adding(found: dict[str, int], name: str, operation: tf.Operation) -> Callab
             operation, [tf.TensorShape(shape) for shape in shapes], tf.TensorShape(result.shape)
         )
         with lock:
-            found[name] += operations or 0
+            counts[name] += operations or 0
 
     return add

@@ -65,8 +65,14 @@ def in_int8_engines(graph_def: graph_pb2.GraphDef, pattern: str, gathered: Patte
     """Match --high_precision_nodes with the nodes in a converted graph's INT8 engines. Arguments and errors as of `matching`."""
     if not pattern:
         return
-    segments = [one for one in graph.native_segments(graph_def).values() if one.engine.precision == "INT8"]
-    names = [node.name for one in segments for node in one.function.node_def if node.op not in graph.PASSIVE_OPS]
+    segments = [
+        native_segment
+        for native_segment in graph.native_segments(graph_def).values()
+        if native_segment.engine.precision == "INT8"
+    ]
+    names = [
+        node.name for segment in segments for node in segment.function.node_def if node.op not in graph.PASSIVE_OPS
+    ]
     matching("high_precision_nodes", pattern, names, gathered, " of an INT8 engine")
 
 
@@ -83,11 +89,11 @@ def no_match(flag: str, pattern: str, names: Iterable[str], what: str = "") -> e
 
 def _near(pattern: str, names: Sequence[str]) -> list[str]:
     """Names that resemble the pattern, or whose last part resembles the last part of its longest text."""
-    found = difflib.get_close_matches(re.sub(r"\\(.)", r"\1", pattern), names, _NEAR)
-    if found:
-        return found
+    similar = difflib.get_close_matches(re.sub(r"\\(.)", r"\1", pattern), names, _NEAR)
+    if similar:
+        return similar
     text = max(re.split(r"[^\w/-]+", pattern), key=len).rsplit("/", 1)[-1]
     last: dict[str, str] = {}
     for name in names:
         last.setdefault(name.rsplit("/", 1)[-1], name)
-    return [last[one] for one in difflib.get_close_matches(text, last, _NEAR)]
+    return [last[name] for name in difflib.get_close_matches(text, last, _NEAR)]

@@ -50,8 +50,10 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     planned = [_signature(name, model, settings, calls.get(name, ()), gathered) for name in walked.names]
     gathered.check()
     planned = [
-        dataclasses.replace(one, twins=walked.twins[one.name], findings=(*_of_model(model, one.name), *one.findings))
-        for one in planned
+        dataclasses.replace(
+            segment, twins=walked.twins[segment.name], findings=(*_of_model(model, segment.name), *segment.findings)
+        )
+        for segment in planned
     ]
     return Plan(
         model=str(pathlib.Path(path).absolute()),
@@ -82,9 +84,9 @@ def _signature(
         return SignaturePlan(name=name, inputs=specs, problem=error.to_dict())
     _check_calls(name, frozen, calls)
     segments = _segments(passed.graph_def, passed.engines)
-    numbers = {one.engine.name: one.number for one in segments}
+    numbers = {segment.engine.name: segment.number for segment in segments}
     never = graph_pass.never_built(frozen, passed.graph_def, calls)
-    findings = tuple(dataclasses.replace(one, about=f"segment {numbers[one.about]}") for one in never)
+    findings = tuple(dataclasses.replace(finding, about=f"segment {numbers[finding.about]}") for finding in never)
     sizes = _sizes(name, frozen, settings, passed)
     other = other_mode(frozen, settings)
     told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
@@ -172,8 +174,8 @@ def _ranges(log: PassLog, current: int) -> list[tuple[int, int | None]]:
     ends = sorted({cluster.effective for cluster in log.clusters if cluster.effective})
     ranges = [(before + 1, end) for before, end in zip([0, *ends], ends, strict=False)]
     if len(ranges) > len(_SIZES):
-        wanted = {next((end for end in ends if end >= size), None) for size in (*_SIZES, current, ends[-1])}
-        ranges = [(low, high) for low, high in ranges if high in wanted]
+        needed = {next((end for end in ends if end >= size), None) for size in (*_SIZES, current, ends[-1])}
+        ranges = [(low, high) for low, high in ranges if high in needed]
     return [*ranges, (ends[-1] + 1 if ends else 1, None)]
 
 

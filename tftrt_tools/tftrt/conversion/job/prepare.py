@@ -50,12 +50,12 @@ def passed(
     Raises: as graph_pass.freeze and run; UsageError for a model that is converted already.
     """
     before = function.graph.as_graph_def()
-    wanted = [call for call in compiled.calls(before) if not _kept(call, settings)]
+    calls = [call for call in compiled.calls(before) if not _kept(call, settings)]
     # Calls with such an op can be frozen only when they are opened.
     for_good = compiled.holding(before, graph_pass.ROWS)
     values = frozen_inputs.of_signature(settings.freeze, name, loading.freezable(function))
     while True:
-        frozen = graph_pass.freeze(name, function, compiled.opened(before, wanted) if wanted else None)
+        frozen = graph_pass.freeze(name, function, compiled.opened(before, calls) if calls else None)
         _refuse_converted(frozen.graph_def)
         kept = frozenset(node.name for node in frozen.graph_def.node if _kept(node.name, settings))
         own = {one: value for one, value in values.items() if one in frozen.input_names}
@@ -73,7 +73,7 @@ def passed(
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
         done = Preparation(
-            opened=tuple(wanted),
+            opened=tuple(calls),
             convolutions=convolutions,
             dilated=written,
             paddings=paddings,
@@ -92,8 +92,8 @@ def passed(
             closed = set(_in_vain(result)) - for_good
         if not closed:
             return _counted(frozen, result, settings, gathered)
-        wanted = [
-            call for call in wanted if call not in closed and not any(compiled.inside(outer, call) for outer in closed)
+        calls = [
+            call for call in calls if call not in closed and not any(compiled.inside(outer, call) for outer in closed)
         ]
 
 
@@ -157,8 +157,16 @@ def _in_vain(result: PassResult) -> list[str]:
     computes them faster as a whole."""
     done = result.preparation
     native = {node.name for node in result.graph_def.node}
-    zeros = [one.name for one in done.convolutions if one.written == "Conv2D" and one.name in native]
-    inner = [node for one in graph.native_segments(result.graph_def).values() for node in one.function.node_def]
+    zeros = [
+        convolution.name
+        for convolution in done.convolutions
+        if convolution.written == "Conv2D" and convolution.name in native
+    ]
+    inner = [
+        node
+        for native_segment in graph.native_segments(result.graph_def).values()
+        for node in native_segment.function.node_def
+    ]
     taken = {node.name for node in inner if node.op not in graph.PASSIVE_OPS}
     return [
         call

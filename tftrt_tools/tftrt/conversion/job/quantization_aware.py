@@ -111,22 +111,24 @@ def statements(
     Returns: Quantization.
     """
     engines = _engines(after)
-    asked = set(requested.values()) if isinstance(requested, dict) else {requested}
+    precisions = set(requested.values()) if isinstance(requested, dict) else {requested}
     view = _View(
         flow=_Flow(before),
         inside={name: engine for engine in engines for name in engine.nodes},
         native={node.name for node in after.node},
         explicit=any(node.op in EXPLICIT_OPS for node in before.node),
         dynamic=dynamic,
-        int8="INT8" in asked,
+        int8="INT8" in precisions,
     )
     ranks = _ranks(before) if view.explicit else {}
-    found = detect(before)
-    nodes = tuple(_statement(one, view, ranks.get(one.name)) for one in found)
+    detected = detect(before)
+    nodes = tuple(_statement(node, view, ranks.get(node.name)) for node in detected)
     taken = {node.name for node in nodes if node.kind in (EXPLICIT_INT8, DYNAMIC_RANGE)}
-    kept = {one.node for one in left_out if one.reason.startswith(("kept native", "its segment"))}
+    kept = {node.node for node in left_out if node.reason.startswith(("kept native", "its segment"))}
     lost = tuple(filter(None, (_lost(node, view) for node in before.node if node.name not in kept)))
-    altered = tuple(filter(None, (_altered(one, view.flow.nodes[one.name]) for one in found if one.name in taken)))
+    altered = tuple(
+        filter(None, (_altered(node, view.flow.nodes[node.name]) for node in detected if node.name in taken))
+    )
     unbuildable = tuple(filter(None, (_null_range(node) for node in nodes))) + tuple(
         filter(None, map(_mislabelled, engines))
     )
@@ -185,27 +187,27 @@ class _Flow:
             waiting[name] = len(sources)
             for source in sources:
                 users[source].append(name)
-        found: set[str] = set()
+        names: set[str] = set()
         queue = [name for name, node in self.nodes.items() if node.op == "Const"]
         while queue:
             name = queue.pop()
-            found.add(name)
+            names.add(name)
             for user in users[name]:
                 waiting[user] -= 1
                 if not waiting[user]:
                     queue.append(user)
-        return found
+        return names
 
     def constant_ancestors(self, name: str) -> list[node_def_pb2.NodeDef]:
         """The nodes that a constant is computed from, including itself; () if the node is not a constant."""
-        found: dict[str, node_def_pb2.NodeDef] = {}
+        sources: dict[str, node_def_pb2.NodeDef] = {}
         queue = [name] if name in self.constants else []
         while queue:
             name = queue.pop()
-            if name not in found:
-                found[name] = self.nodes[name]
+            if name not in sources:
+                sources[name] = self.nodes[name]
                 queue += self.sources[name]
-        return list(found.values())
+        return list(sources.values())
 
     def value(self, name: str) -> tuple[float, ...]:
         """A constant's numbers, flat, or () where it is computed."""
@@ -244,11 +246,11 @@ def _ranks(graph_def: graph_pb2.GraphDef) -> dict[str, int | None]:
 
 def _engines(graph_def: graph_pb2.GraphDef) -> list[_Engine]:
     functions = graph.library(graph_def)
-    found = []
+    nodes = []
     for op in graph.engine_ops(graph_def):
         segment = functions.get(op.native_segment)
-        found.append(_Engine(op, {node.name: node.op for node in segment.node_def} if segment else {}))
-    return found
+        nodes.append(_Engine(op, {node.name: node.op for node in segment.node_def} if segment else {}))
+    return nodes
 
 
 def _statement(one: Detected, view: _View, rank: int | None) -> QuantizationNode:
@@ -256,10 +258,10 @@ def _statement(one: Detected, view: _View, rank: int | None) -> QuantizationNode
     return QuantizationNode(name=one.name, op=one.op, weights=one.weights, kind=kind, text=text)
 
 
-def _kind(one: Detected, view: _View, rank: int | None) -> tuple[NodeFate, str]:
-    engine = view.inside.get(one.name)
+def _kind(node: Detected, view: _View, rank: int | None) -> tuple[NodeFate, str]:
+    engine = view.inside.get(node.name)
     if engine is None:
-        return _outside(one, view)
+        return _outside(node, view)
     where = f"engine {engine.op.name}"
     if view.explicit:
         if rank is not None and rank < _EXPLICIT_RANK:
@@ -267,25 +269,25 @@ def _kind(one: Detected, view: _View, rank: int | None) -> tuple[NodeFate, str]:
                 NO_EFFECT,
                 f"{where}: the tensor has {rank} dimensions; TF-TRT quantizes those of {_EXPLICIT_RANK} only",
             )
-        return EXPLICIT_INT8, f"{where}: becomes TensorRT's quantization with {_range(one)}"
-    largest = max((abs(number) for number in (*one.low[:1], *one.high[:1])), default=0.0)
-    uneven = one.low[:1] != tuple(-number for number in one.high[:1])
-    said = f", where the model says {one.low[0]:g} to {one.high[0]:g}" if uneven and one.low and one.high else ""
+        return EXPLICIT_INT8, f"{where}: becomes TensorRT's quantization with {_range(node)}"
+    largest = max((abs(number) for number in (*node.low[:1], *node.high[:1])), default=0.0)
+    uneven = node.low[:1] != tuple(-number for number in node.high[:1])
+    remark = f", where the model says {node.low[0]:g} to {node.high[0]:g}" if uneven and node.low and node.high else ""
     return (
         DYNAMIC_RANGE,
-        f"{where}: not computed; tells TensorRT that the tensor is within {-largest:g} and {largest:g}{said}",
+        f"{where}: not computed; tells TensorRT that the tensor is within {-largest:g} and {largest:g}{remark}",
     )
 
 
-def _outside(one: Detected, view: _View) -> tuple[NodeFate, str]:
-    if one.name not in view.native:
+def _outside(node: Detected, view: _View) -> tuple[NodeFate, str]:
+    if node.name not in view.native:
         return REMOVED, "merged with an equal node, or without effect on the outputs"
-    if one.op in UNSUPPORTED_OPS:
-        return STAYS_NATIVE, f"TF-TRT has no converter for {one.op}"
-    if view.explicit and one.op in RANGE_OPS:
-        return STAYS_NATIVE, f"TF-TRT takes no {one.op} in a graph that also has QuantizeAndDequantizeV2"
-    if one.op in RANGE_OPS and not view.int8:
-        return STAYS_NATIVE, f"TF-TRT takes {one.op} only if INT8 is asked for"
+    if node.op in UNSUPPORTED_OPS:
+        return STAYS_NATIVE, f"TF-TRT has no converter for {node.op}"
+    if view.explicit and node.op in RANGE_OPS:
+        return STAYS_NATIVE, f"TF-TRT takes no {node.op} in a graph that also has QuantizeAndDequantizeV2"
+    if node.op in RANGE_OPS and not view.int8:
+        return STAYS_NATIVE, f"TF-TRT takes {node.op} only if INT8 is asked for"
     return STAYS_NATIVE, "no engine took it: what it feeds stays native, or its segment is too small"
 
 
@@ -302,7 +304,7 @@ def _lost(node: node_def_pb2.NodeDef, view: _View) -> Problem | None:
         return None
     weights = view.flow.sources[node.name][_WEIGHTS[node.op]]
     ancestors = view.flow.constant_ancestors(weights)
-    quantized = [one for one in ancestors if one.op in OPS]
+    quantized = [ancestor for ancestor in ancestors if ancestor.op in OPS]
     if quantized:
         text, mend = _quantized_weights(node, quantized[0], view)
         return Problem(node.name, node.op, text, mend)
@@ -337,22 +339,25 @@ _EXPORT = (
 )
 
 
-def _altered(one: Detected, node: node_def_pb2.NodeDef) -> Problem | None:
+def _altered(detected: Detected, node: node_def_pb2.NodeDef) -> Problem | None:
     """The Problem of a node that TensorRT computes with other numbers, or None. Explicit mode reads the first range only, and neither
     num_bits nor range_given."""
     texts = []
-    if len(set(one.low)) > 1 or len(set(one.high)) > 1:
+    if len(set(detected.low)) > 1 or len(set(detected.high)) > 1:
         texts.append(
-            f"has {len(one.high)} ranges, one for each channel; TF-TRT uses the first, {one.low[0]:g} to {one.high[0]:g}, for all"
+            f"has {len(detected.high)} ranges, one for each channel; "
+            f"TF-TRT uses the first, {detected.low[0]:g} to {detected.high[0]:g}, for all"
         )
-    if one.op != "FakeQuantWithMinMaxArgs" and (not one.low or not one.high):
+    if detected.op != "FakeQuantWithMinMaxArgs" and (not detected.low or not detected.high):
         texts.append("has a range that is computed; TF-TRT needs a constant one")
     if "range_given" in node.attr and not node.attr["range_given"].b:
         texts.append("takes its range from the data; TF-TRT uses the constants that the node ignores")
     if "num_bits" in node.attr and node.attr["num_bits"].i != 8:
         texts.append(f"has {node.attr['num_bits'].i} bits; TensorRT uses 8")
     return (
-        Problem(one.name, one.op, "; ".join(texts), "export it with one constant range and 8 bits") if texts else None
+        Problem(detected.name, detected.op, "; ".join(texts), "export it with one constant range and 8 bits")
+        if texts
+        else None
     )
 
 
@@ -381,8 +386,8 @@ def _unquantized(node: node_def_pb2.NodeDef, view: _View, taken: AbstractSet[str
     if node.op not in _WEIGHTS or node.op in _PRODUCTS or not view.explicit or node.name not in view.inside:
         return None
     ancestors = view.flow.constant_ancestors(view.flow.sources[node.name][_WEIGHTS[node.op]])
-    quantized = [one for one in ancestors if one.op in OPS]
-    if not quantized or any(one.name in taken for one in quantized):
+    quantized = [ancestor for ancestor in ancestors if ancestor.op in OPS]
+    if not quantized or any(source.name in taken for source in quantized):
         return None
     return Problem(
         node.name,
@@ -400,15 +405,15 @@ def _precisions(
     downgraded: list[Problem] = []
     upgraded: list[Problem] = []
     for engine in engines:
-        asked = requested.get(engine.op.name) if isinstance(requested, dict) else requested
-        if asked == "INT8":
+        precision = requested.get(engine.op.name) if isinstance(requested, dict) else requested
+        if precision == "INT8":
             text = _downgrade(engine, taken)
             downgraded += [_engine_problem(engine, text)] if text else []
-        elif asked and engine.op.precision == "INT8":
+        elif precision and engine.op.precision == "INT8":
             upgraded.append(
                 _engine_problem(
                     engine,
-                    f"is INT8 although {asked} was asked for: QuantizeAndDequantizeV2 decides over the precision",
+                    f"is INT8 although {precision} was asked for: QuantizeAndDequantizeV2 decides over the precision",
                     "ask for INT8, or export the model without quantization nodes",
                 )
             )

@@ -96,41 +96,41 @@ def run(one: Pass, thrown: Thrown) -> tuple[graph_pb2.GraphDef, str]:
 def _untyped(converted: graph_pb2.GraphDef) -> dict[str, str]:
     """{node: why it stays in TensorFlow}: nodes of engines that give TensorFlow a type that no engine gives. TF-TRT asks only for the types
     that a node reads, and makes an engine op that TensorFlow cannot load."""
-    found = {}
+    nodes = {}
     for segment in graph.native_segments(converted).values():
         for result, given in zip(segment.function.signature.output_arg, segment.engine.outputs, strict=True):
             if given.dtype not in _TYPES:
                 node = segment.function.ret[result.name].split(":")[0]
-                found[node] = f"TensorRT has no {given.dtype}, which this node gives to TensorFlow"
-    return found
+                nodes[node] = f"TensorRT has no {given.dtype}, which this node gives to TensorFlow"
+    return nodes
 
 
-def _find(trial: Trial, graph_def: graph_pb2.GraphDef, known: dict[str, str]) -> None:
+def _find(trial: Trial, graph_def: graph_pb2.GraphDef, messages: dict[str, str]) -> None:
     """Add the nodes on which the pass fails to `known`, {node: why}, until it succeeds. Raises: TftrtError."""
     converters = tf_private.registered_converters()
-    while error := _error(trial, known.keys()):
+    while error := _error(trial, messages.keys()):
         progress.say("a converter of TF-TRT fails: looking for the node")
-        order = [node.name for node in graph_def.node if node.op in converters and node.name not in known]
-        if not order or _error(trial, {*known, *order}):
+        order = [node.name for node in graph_def.node if node.op in converters and node.name not in messages]
+        if not order or _error(trial, {*messages, *order}):
             raise errors.TftrtError(
                 f"TF-TRT's graph pass fails, whatever it is offered: {error}",
                 "check that TensorFlow's own TrtGraphConverterV2 takes the model",
             )
-        name, text = _first(trial, order, known.keys(), error)
-        known[name] = f"{pass_log.FAILS}: {text}"
-        _spread(name, graph_def, known)
+        name, text = _first(trial, order, messages.keys(), error)
+        messages[name] = f"{pass_log.FAILS}: {text}"
+        _spread(name, graph_def, messages)
 
 
-def _first(trial: Trial, order: Sequence[str], known: AbstractSet[str], said: str) -> tuple[str, str]:
+def _first(trial: Trial, order: Sequence[str], messages: AbstractSet[str], message: str) -> tuple[str, str]:
     """(the first node of `order` on which the pass fails, what it says). Args: said: what it says of all together."""
     passes, fails = 0, len(order)
     while fails - passes > 1:
         middle = (passes + fails) // 2
-        if text := _error(trial, {*known, *order[middle:]}):
-            fails, said = middle, text
+        if text := _error(trial, {*messages, *order[middle:]}):
+            fails, message = middle, text
         else:
             passes = middle
-    return order[fails - 1], said
+    return order[fails - 1], message
 
 
 def _spread(name: str, graph_def: graph_pb2.GraphDef, known: dict[str, str]) -> None:
@@ -152,12 +152,12 @@ def _error(trial: Trial, kept: AbstractSet[str]) -> str:
 
 
 @contextlib.contextmanager
-def _apart(one: Pass) -> Iterator[Trial]:
+def _apart(graph_pass: Pass) -> Iterator[Trial]:
     """Yields: a Trial that runs the pass in another process, which may end by it."""
     with scratch.folder("pass") as folder, contextlib.ExitStack() as stack:
         path = os.path.join(folder, "graph.pb")
         with plain_file.naming(path), open(path, "wb") as file:
-            file.write(one.graph_def.SerializeToString())
+            file.write(graph_pass.graph_def.SerializeToString())
         workers: list[jobs.Worker[PassRequest, None]] = []
 
         def trial(kept: AbstractSet[str]) -> None:
@@ -167,9 +167,9 @@ def _apart(one: Pass) -> Iterator[Trial]:
                 PassRequest(
                     graph=path,
                     kept=tuple(sorted(kept)),
-                    preserved=one.preserved,
-                    parameters=dict(one.parameters),
-                    variables=dict(one.variables),
+                    preserved=graph_pass.preserved,
+                    parameters=dict(graph_pass.parameters),
+                    variables=dict(graph_pass.variables),
                 )
             )
 

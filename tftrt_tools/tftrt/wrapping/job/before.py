@@ -19,7 +19,7 @@ def before(added: Added, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor
 
     The cast of bytes to floats stays outside of engines; the ops behind it are such as TensorRT takes.
     """
-    found = dict(inputs)
+    tensors = dict(inputs)
     pictures = added.pictures
     if pictures:
         images = inputs[pictures.input]
@@ -29,11 +29,11 @@ def before(added: Added, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor
             if pictures.first:
                 images = tf.transpose(images, (0, 3, 1, 2))
             if added.marks:
-                found[MARK] = broken
+                tensors[MARK] = broken
         else:
             images = picture_ops.normalized(images, pictures.options, pictures.dtype, pictures.first)
-        found[pictures.input] = images
+        tensors[pictures.input] = images
     for spec in added.inputs:
         if spec.name in added.types:
-            found[spec.name] = tf.cast(inputs[spec.name], spec.dtype)
-    return found
+            tensors[spec.name] = tf.cast(inputs[spec.name], spec.dtype)
+    return tensors

@@ -14,26 +14,26 @@ from tftrt_tools.tftrt.wrapping.added import Added
 def behind(added: Added, outputs: Mapping[str, tf.Tensor], broken: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
     """{output: tensor}. Args: outputs: of the wrapped signature. broken: bool[N], or None where broken pictures are not marked."""
     answers = added.answers
-    found = {name: outputs[name] for name in answers.kept}
+    kept = {name: outputs[name] for name in answers.kept}
     if answers.scores:
         scores = outputs[answers.scores]
         if answers.top_k:
-            found[names.SCORES], found[names.CLASSES] = tf.math.top_k(scores, answers.top_k)
+            kept[names.SCORES], kept[names.CLASSES] = tf.math.top_k(scores, answers.top_k)
         else:
-            found[names.CLASSES] = tf.argmax(scores, -1, output_type=tf.int32)
+            kept[names.CLASSES] = tf.argmax(scores, -1, output_type=tf.int32)
         if answers.names:
             with tf.device("CPU:0"):
-                found[names.LABELS] = tf.gather(
-                    tf.constant([name.encode() for name in answers.names]), found[names.CLASSES]
+                kept[names.LABELS] = tf.gather(
+                    tf.constant([name.encode() for name in answers.names]), kept[names.CLASSES]
                 )
     for name, kind in answers.types.items():
         key = names.SCORES if name == answers.scores else name
-        if key in found:
-            found[key] = tf.cast(found[key], kind)
+        if key in kept:
+            kept[key] = tf.cast(kept[key], kind)
     if broken is not None:
-        found = {name: _marked(tensor, broken) for name, tensor in found.items()}
-        found[names.MARK] = broken
-    return found
+        kept = {name: _marked(tensor, broken) for name, tensor in kept.items()}
+        kept[names.MARK] = broken
+    return kept
 
 
 def _marked(tensor: tf.Tensor, broken: tf.Tensor) -> tf.Tensor:

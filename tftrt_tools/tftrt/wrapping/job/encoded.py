@@ -30,11 +30,11 @@ def pixels(files: tf.Tensor, pictures: Pictures) -> tuple[tf.Tensor, tf.Tensor]:
         broken = state != _WHOLE
         if pictures.broken == "fail":
             with tf.control_dependencies([_asserted(state, count, pictures)]):
-                found = tf.identity(decoded)
+                images = tf.identity(decoded)
         else:
-            found = tf.scatter_nd(numbers[:, None], decoded, tf.concat([[count], tf.shape(decoded)[1:]], 0))
+            images = tf.scatter_nd(numbers[:, None], decoded, tf.concat([[count], tf.shape(decoded)[1:]], 0))
     height, width = pictures.size or (None, None)
-    return tf.ensure_shape(found, (None, height, width, pictures.channels)), broken
+    return tf.ensure_shape(images, (None, height, width, pictures.channels)), broken
 
 
 def _mapped(files: tf.Tensor, count: tf.Tensor, pictures: Pictures) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -94,10 +94,10 @@ def _picture(data: tf.Tensor, pictures: Pictures) -> tuple[tf.Tensor, tf.Tensor]
             ],
         )
 
-    known = tf.reduce_any(kinds)
-    large = tf.cond(known, area, lambda: tf.constant(0, tf.int64)) > pictures.max_pixels
+    recognized = tf.reduce_any(kinds)
+    large = tf.cond(recognized, area, lambda: tf.constant(0, tf.int64)) > pictures.max_pixels
     state = tf.where(
-        tf.strings.length(data) == 0, _EMPTY, tf.where(known, tf.where(large, _TOO_LARGE, _WHOLE), _NO_PICTURE)
+        tf.strings.length(data) == 0, _EMPTY, tf.where(recognized, tf.where(large, _TOO_LARGE, _WHOLE), _NO_PICTURE)
     )
     image = tf.cond(state == _WHOLE, decoded, lambda: tf.zeros([height, width, pictures.channels]))
     image.set_shape((*(pictures.size or (None, None)), pictures.channels))

@@ -48,7 +48,7 @@ def traced(
         definitions[-1].signature.name,
         tuple(names),
         definitions,
-        tuple(one.type for one in definitions[-1].signature.output_arg),
+        tuple(argument.type for argument in definitions[-1].signature.output_arg),
     )
 
 
@@ -82,34 +82,34 @@ def in_a_row(
       outputs, and then its captures. returned: {output of the wrapped signature: its place among the results of `inner`}, of those that
       `last` takes first, in order; what else `last` takes comes from `first`.
     """
-    made = function_pb2.FunctionDef()
-    made.signature.name = name
-    made.signature.is_stateful = True
+    function = function_pb2.FunctionDef()
+    function.signature.name = name
+    function.signature.is_stateful = True
     own = {key: f"argument_{number}" for number, key in enumerate(arguments)}
     for number, ((key, dtype), shape) in enumerate(zip(arguments.items(), shapes, strict=True)):
-        made.signature.input_arg.add(name=own[key], type=dtype)
-        made.arg_attr[number].attr["_output_shapes"].list.shape.add().CopyFrom(shape)
-        made.arg_attr[number].attr["_user_specified_name"].s = key.encode()
+        function.signature.input_arg.add(name=own[key], type=dtype)
+        function.arg_attr[number].attr["_output_shapes"].list.shape.add().CopyFrom(shape)
+        function.arg_attr[number].attr["_user_specified_name"].s = key.encode()
     held = []
     for number, captured in enumerate(inner.signature.input_arg[len(fed) :]):
         held.append(f"captured_{number}")
-        made.signature.input_arg.add(name=held[-1], type=captured.type)
-        made.arg_attr[len(own) + number].CopyFrom(inner.arg_attr[len(fed) + number])
+        function.signature.input_arg.add(name=held[-1], type=captured.type)
+        function.arg_attr[len(own) + number].CopyFrom(inner.arg_attr[len(fed) + number])
     before = {key: f"before:output:{place}" for place, key in enumerate(first.outputs)}
-    inner_types = [one.type for one in inner.signature.output_arg]
-    made.node_def.append(call("before", first.name, list(own.values()), list(arguments.values()), first.dtypes))
-    made.node_def.append(
+    inner_types = [argument.type for argument in inner.signature.output_arg]
+    function.node_def.append(call("before", first.name, list(own.values()), list(arguments.values()), first.dtypes))
+    function.node_def.append(
         call(
             "wrapped",
             inner.signature.name,
             [*(before[key] for key in fed), *held],
-            [one.type for one in inner.signature.input_arg],
+            [argument.type for argument in inner.signature.input_arg],
             inner_types,
         )
     )
     beside = [key for key in first.outputs if key not in fed]
     kinds = dict(zip(first.outputs, first.dtypes, strict=True))
-    made.node_def.append(
+    function.node_def.append(
         call(
             "behind",
             last.name,
@@ -119,12 +119,12 @@ def in_a_row(
         )
     )
     # Without a control edge from a call TensorFlow does not inline a function that reads variables.
-    made.node_def.add(name="done", op="NoOp", input=["^before", "^wrapped", "^behind"])
+    function.node_def.add(name="done", op="NoOp", input=["^before", "^wrapped", "^behind"])
     for place, dtype in enumerate(last.dtypes):
-        result = made.node_def.add(name=f"answer_{place}", op="Identity", input=[f"behind:output:{place}", "^done"])
+        result = function.node_def.add(name=f"answer_{place}", op="Identity", input=[f"behind:output:{place}", "^done"])
         result.attr["T"].type = dtype
-        made.signature.output_arg.add(name=f"result_{place}", type=dtype)
-        made.ret[f"result_{place}"] = f"answer_{place}:output:0"
-    made.control_ret["done"] = "done"
-    made.signature.control_output.append("done")
-    return made
+        function.signature.output_arg.add(name=f"result_{place}", type=dtype)
+        function.ret[f"result_{place}"] = f"answer_{place}:output:0"
+    function.control_ret["done"] = "done"
+    function.signature.control_output.append("done")
+    return function

@@ -61,14 +61,14 @@ def add(
             f"{scope}/call",
             whole.function.signature.name,
             [*(node.name for node in placeholders.values()), *captured],
-            [one.type for one in whole.function.signature.input_arg],
+            [argument.type for argument in whole.function.signature.input_arg],
             last.dtypes,
         )
-        made = [answer]
+        created = [answer]
     else:
-        made = _nodes(meta, added, first, last, dtypes, scope)
-        answer = made[-1]
-    meta.graph_def.node.extend([*placeholders.values(), *made])
+        created = _nodes(meta, added, first, last, dtypes, scope)
+        answer = created[-1]
+    meta.graph_def.node.extend([*placeholders.values(), *created])
     signature = meta.signature_def[added.name]
     signature.method_name = _METHOD
     for spec in added.takes():
@@ -83,8 +83,8 @@ def _call(
 ) -> node_def_pb2.NodeDef | None:
     """The call that is the wrapped signature, None where it is not one call."""
     names = {_tensor(info.name)[0] for info in wrapped.outputs.values()}
-    found = [node for node in meta.graph_def.node if node.name in names]
-    return found[0] if len(found) == len(names) == 1 and found[0].attr["f"].func.name == whole.inner else None
+    nodes = [node for node in meta.graph_def.node if node.name in names]
+    return nodes[0] if len(nodes) == len(names) == 1 and nodes[0].attr["f"].func.name == whole.inner else None
 
 
 def _nodes(
@@ -102,10 +102,10 @@ def _nodes(
     )
     fed = {_tensor(info.name): f"{before.name}:{first.outputs.index(name)}" for name, info in wrapped.inputs.items()}
     names = [*added.answers.kept, *filter(None, [added.answers.scores])]
-    wanted = [_tensor(wrapped.outputs[name].name) for name in names]
-    copies, moved = _copied(nodes, wanted, fed, f"{scope}/wrapped/")
+    tensors = [_tensor(wrapped.outputs[name].name) for name in names]
+    copies, moved = _copied(nodes, tensors, fed, f"{scope}/wrapped/")
     beside = [place for place, name in enumerate(first.outputs) if name not in wrapped.inputs]
-    sources = [*(moved[tensor] for tensor in wanted), *(f"{before.name}:{place}" for place in beside)]
+    sources = [*(moved[tensor] for tensor in tensors), *(f"{before.name}:{place}" for place in beside)]
     kinds = [*(wrapped.outputs[name].dtype for name in names), *(first.dtypes[place] for place in beside)]
     return [before, *copies, functions.call(f"{scope}/behind", last.name, sources, kinds, last.dtypes)]
 
@@ -130,10 +130,10 @@ def _free(meta: meta_graph_pb2.MetaGraphDef, name: str) -> str:
 
 def shape(spec: InputSpec) -> tensor_shape_pb2.TensorShapeProto:
     """The shape of an input or output as a proto."""
-    made = tensor_shape_pb2.TensorShapeProto(unknown_rank=spec.shape is None)
+    proto = tensor_shape_pb2.TensorShapeProto(unknown_rank=spec.shape is None)
     for side in spec.shape or ():
-        made.dim.add(size=-1 if side is None else side)
-    return made
+        proto.dim.add(size=-1 if side is None else side)
+    return proto
 
 
 def _placeholder(name: str, spec: InputSpec, dtype: int) -> node_def_pb2.NodeDef:
@@ -188,12 +188,12 @@ def _copied(
 
 def _needed(nodes: Mapping[str, node_def_pb2.NodeDef], wanted: Iterable[str], fed: set[str]) -> set[str]:
     """Names of the nodes to copy: nodes without an input (variables, tables, constants) are shared."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = list(wanted)
     while waiting:
         name = waiting.pop()
-        if name in found or name in fed or not nodes[name].input:
+        if name in needed or name in fed or not nodes[name].input:
             continue
-        found.add(name)
+        needed.add(name)
         waiting += [_tensor(source)[0] for source in nodes[name].input]
-    return found
+    return needed

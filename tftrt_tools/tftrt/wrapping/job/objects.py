@@ -82,6 +82,6 @@ def _spec(value: struct_pb2.StructuredValue, spec: InputSpec, dtype: int) -> Non
 def unused_name(meta: meta_graph_pb2.MetaGraphDef, name: str) -> str:
     """A name that begins so, and with which no function's name begins."""
     taken = [function.signature.name for function in meta.graph_def.library.function]
-    while any(one.startswith(name) for one in taken):
+    while any(name_taken.startswith(name) for name_taken in taken):
         name += "_"
     return name

@@ -80,7 +80,7 @@ class _Body:
             outer, caller = self.given[name]
             found: tuple[node_def_pb2.NodeDef | None, _Body] = caller.source(outer)
             return found
-        node = next((one for one in self.nodes if one.name == name), None)
+        node = next((candidate for candidate in self.nodes if candidate.name == name), None)
         if node is not None and node.op in ("Identity", "ReadVariableOp", "Enter") and node.input:
             return self.source(node.input[0])
         return node, self
@@ -104,7 +104,7 @@ def _follow(
             return None, returned
         # Signatures of one model may share an input.
         readers = body.consumers(name)
-        if not readers or len(readers) > 1 and not all(one.op in _CALLS for one in readers):
+        if not readers or len(readers) > 1 and not all(reader.op in _CALLS for reader in readers):
             return None, ""
         node = readers[0]
         place = next(number for number, source in enumerate(node.input) if _name(source) == name)
@@ -112,7 +112,7 @@ def _follow(
             function = functions.get(node.attr[_CALLS[node.op]].func.name)
             if function is None:
                 return None, ""
-            arguments = [one.name for one in function.signature.input_arg]
+            arguments = [argument.name for argument in function.signature.input_arg]
             given = {key: (source, body) for key, source in zip(arguments, node.input, strict=False)}
             inner = _Body(function.node_def, given, dict(function.ret))
             rows, reached = _follow(inner, arguments[place], functions, steps)

@@ -117,17 +117,17 @@ class Context:
         for name, host in self._pinned.items():
             self.cuda.fetch(host, self._memory[name].address, self.stream)
         self.cuda.wait(self.stream)
-        found = {name: host.array.copy() for name, host in self._pinned.items()}
+        outputs = {name: host.array.copy() for name, host in self._pinned.items()}
         if not self._allocators:
-            return found
+            return outputs
         for name, allocator in self._allocators.items():
             if allocator.shape is None:
                 raise Refused(f"the shape of {name}")
-            found[name] = np.empty(allocator.shape, self._dtypes[name])
-            if found[name].size:
-                self.cuda.to_host(found[name], self._memory[name].address, self.stream)
+            outputs[name] = np.empty(allocator.shape, self._dtypes[name])
+            if outputs[name].size:
+                self.cuda.to_host(outputs[name], self._memory[name].address, self.stream)
         self.cuda.wait(self.stream)
-        return {name: found[name] for name in self.outputs}
+        return {name: outputs[name] for name in self.outputs}
 
     def capture(self, feed: Feed) -> bool:
         """Let further calls of the present shapes be launches of a CUDA graph. Returns: False for a call that asks for memory in the

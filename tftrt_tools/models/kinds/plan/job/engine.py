@@ -28,7 +28,7 @@ class Engine:
         self.path, self.plan = path, document.read(path)
         self.gpu = device.seen()
         guard.check(path, self.plan, trt.__version__, self.gpu)
-        load_plugins([str(pathlib.Path(path) / one.file) for one in self.plan.plugins])
+        load_plugins([str(pathlib.Path(path) / plugin.file) for plugin in self.plan.plugins])
         self._bytes = (pathlib.Path(path) / document.PLAN).read_bytes()
 
     def copy(self) -> trt.ICudaEngine:
@@ -66,7 +66,7 @@ class Log(trt.ILogger):  # type: ignore[misc]
 
 @functools.cache
 def logger() -> Log:
-    """Of this process: TensorRT keeps the first one that it gets."""
+    """The logger of this process: TensorRT keeps the first logger that it gets."""
     return Log()
 
 

@@ -96,7 +96,7 @@ class Pool:
             seat.context.shaped(calls.shapes)
             if key == calls.graph and not seat.context.captured:
                 self._capture(seat.context, calls.feed)
-            found = seat.context.call(calls.feed)
+            outputs = seat.context.call(calls.feed)
         except BaseException:
             with self._lock:
                 seat.context.close()
@@ -108,7 +108,7 @@ class Pool:
         if self._waiting:
             with self._lock:
                 self._lock.notify()
-        return found
+        return outputs
 
     def _capture(self, context: Context, feed: Feed) -> None:
         captured = context.capture(feed)

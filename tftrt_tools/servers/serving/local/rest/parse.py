@@ -52,12 +52,12 @@ def parse(body: bytes) -> dict[str, Any]:
 
 def _decode(body: bytes) -> Any:
     # No hooks of a Decoder here: with objects other than dicts python-rapidjson 1.25 loses count of references and crashes.
-    found = rapidjson.loads(body, number_mode=rapidjson.NM_NATIVE | rapidjson.NM_NAN)
+    document = rapidjson.loads(body, number_mode=rapidjson.NM_NATIVE | rapidjson.NM_NAN)
     # Where a key comes twice, it has kept the last value.
-    if isinstance(found, (dict, list)) and body.count(b":") > len(found) and _members(found) < _colons(body):
+    if isinstance(document, (dict, list)) and body.count(b":") > len(document) and _members(document) < _colons(body):
         with contextlib.suppress(ValueError):  # of Inf, which Python's parser has not
             return json.loads(body, object_pairs_hook=_first_ones, parse_int=_integer, strict=False)
-    return found
+    return document
 
 
 def _members(value: object) -> int:

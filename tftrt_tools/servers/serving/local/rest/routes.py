@@ -75,8 +75,8 @@ def find(verb: str, target: str) -> Route:
     call: Call | None = None
     name = version = label = ""
     if verb == "POST" and (match := _CALL.fullmatch(target)):
-        name, version, label, asked = match.groups(default="")
-        call = next((one for one in _ASKED if one == asked), None)
+        name, version, label, word = match.groups(default="")
+        call = next((method for method in _ASKED if method == word), None)
     elif verb == "GET" and (match := _READ.fullmatch(target)):
         name, version, label, what = match.groups(default="")
         call = "metadata" if what == "metadata" else "status"
