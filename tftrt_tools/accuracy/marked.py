@@ -1,4 +1,4 @@
-"""Inner tensors that two models both compute, and the job that finds those of two SavedModels. No TensorFlow here."""
+"""Inner tensors that two models both compute, and the jobs that find those of two SavedModels and fetch them. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tftrt_tools.base import records
 from tftrt_tools.base.process import jobs
+from tftrt_tools.models.execution import run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,3 +66,11 @@ def find() -> Callable[[ChunksRequest], Chunks]:
     from tftrt_tools.accuracy import marked_job
 
     return marked_job.chunks
+
+
+@jobs.job
+def answer() -> Callable[[run.Request], run.Answer]:
+    """Run calls on SavedModels with inner tensors as outputs, by the files that `find` writes."""
+    from tftrt_tools.accuracy import marked_job
+
+    return marked_job.job

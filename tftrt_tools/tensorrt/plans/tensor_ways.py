@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from tftrt_tools.accuracy import marked
 from tftrt_tools.accuracy.marked import Chunks
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.execution.runner import Where
 from tftrt_tools.models.kinds import table
@@ -27,14 +26,6 @@ from tftrt_tools.tensorrt.plans.settings import Settings
 
 # Tensors of a run in TensorFlow alone, where they change nothing.
 _WHOLE = 240
-
-
-@jobs.job
-def answer() -> Callable[[run.Request], run.Answer]:
-    """Runs calls on SavedModels with inner tensors as outputs, by files with a marked_job.Marked."""
-    from tftrt_tools.accuracy import marked_job
-
-    return marked_job.job
 
 
 class Way(typing.Protocol):
@@ -130,7 +121,7 @@ class _SavedModels:
     def __init__(self, asked: str, first: Model, second: Model, folder: str, log_file: str | None) -> None:
         self._first, self._second, self._folder, self._log_file = first, second, folder, log_file
         self.signature = _signature(first, second, asked)
-        self._runtime = dataclasses.replace(RUNTIME, job=answer, jobs="tftrt_tools.accuracy.marked_job")
+        self._runtime = dataclasses.replace(RUNTIME, job=marked.answer, jobs="tftrt_tools.accuracy.marked_job")
 
     def written(self, names: list[str], chunk: int) -> Chunks:
         request = marked.ChunksRequest(
