@@ -119,7 +119,9 @@ def quoted(command):
 
 
 def words(line):
-    """The words of a line; all numbers are one, rules of tables and "…" alone are none."""
+    """The words of a line; all numbers are one, rules of tables and "…" alone are none. A version of this project between two tags, or of a
+    checkout that is not installed, is as one of a release."""
+    line = re.sub(r"\d[\w.]*\+(g[0-9a-f]+(\.d\d+)?|unknown)", "0.1.0", line)
     line = re.sub(r"_[0-9a-f]{10}_", "_#_", line)
     return [re.sub(r"\d+(\.\d+)?(e[-+]\d+)?|\binf\b", "#", word) for word in line.split() if word.strip("─…")]
 

@@ -284,4 +284,7 @@ def test_the_reader_of_these_pages_can_tell_a_line_that_was_not_printed():
     assert in_order(words("TRTEngineOp_0123456789_0_0  7  float32[?,8,8,1] … request"), printed)
     assert in_order(words("written: …/out (2.0 s)"), words("written: /tmp/x/out (13.1 s)"))
     assert not in_order(words("TRTEngineOp_51c8edcc46_0_0 14 never"), printed)
+    for version in ("1.2.3", "0.1.1.dev1049+g565faee65", "0.1.1.dev7+g1234567.d20261127", "0+unknown"):
+        assert in_order(words("by tftrt-tools 0.1.0: answers"), words(f"by tftrt-tools {version}: answers"))
+    assert not in_order(words("by tftrt-tools 0.1.0: answers"), words("by tftrt-tools unknown: answers"))
     assert not in_order(words("request on"), printed)
