@@ -80,7 +80,9 @@ def missed(model: onnx.ModelProto, target: str) -> Iterator[tuple[str, str]]:
         elif opset < _OPSET:
             reason = f"opset {opset} has no LayerNormalization, {_OPSET} has"
         else:
-            reason = f"what is divided by it is not {below.x} less its mean, or the scale is no constant of the last axis"
+            reason = (
+                f"what is divided by it is not {below.x} less its mean, or the scale is no constant of the last axis"
+            )
         if reason:
             yield name_of(node), reason
 
