@@ -153,7 +153,7 @@ def test_what_only_resembles_a_gelu_stays(kind):
 MISSED_GELUS = {
     "another number": ("n2", "x (1 + …) is multiplied by 0.4, not by 0.5"),
     "another sign": ("n2", "its input is multiplied by 0.707107, not by -0.707107"),
-    "another x": ("n3", "it is not multiplied with x, x"),
+    "another x": ("n3", "its sum with 1 is not multiplied with x"),
     "a square": ("n5", "its input is not x + 0.044715 x³"),
 }
 MORE_MISSED_GELUS = {
@@ -184,7 +184,7 @@ MORE_MISSED_GELUS = {
         lambda net: net("Add", net.c(1), net("Erf", net("Mul", "x", net("Exp", "x")))),
         "its input is not one tensor times a number",
     ),
-    "a sum": (lambda net: net("Add", net.c(1), erf_gate(net)), "it is not multiplied with x, x"),
+    "a sum": (lambda net: net("Add", net.c(1), erf_gate(net)), "its sum with 1 is not multiplied with x"),
 }
 
 
@@ -355,9 +355,9 @@ def near_norm(change):
         ("axis", "the mean is over axis 1 of 0 to 2, not over the last alone"),
         ("other mean", "the mean is over axis 1 of 0 to 2, not over the last alone"),
         ("number", "what is subtracted from x is not its mean"),
-        ("epsilon", "ε is not a constant of one element"),
+        ("epsilon", "epsilon is not a constant of one element"),
         ("open", "the size of the last axis of x is open"),
-        ("quotient", "what is divided by it is not x less its mean, or γ is not constant"),
+        ("quotient", "what is divided by it is not x less its mean, or the scale is no constant of the last axis"),
     ],
 )
 def test_what_only_resembles_a_layer_normalization_is_named_with_the_reason(change, reason):
@@ -379,12 +379,29 @@ def test_a_layer_normalization_that_was_taken_is_not_told_as_missed(kind, opset)
     assert missed("layer_norm", model, "8.5") == []
 
 
+def test_a_deviation_that_something_else_reads_is_no_near_match():
+    net = Net()
+    centred, root, _ = variance(net)
+    deviation = net("Exp", root)
+    net("Div", centred, root)
+    model = net.model(more=[deviation])
+    assert "Sqrt" in ops(rewritten("layer_norm", model)) and missed("layer_norm", model) == []
+
+
+def test_a_normalization_that_nothing_reads_keeps_its_constants():
+    net = Net()
+    by_hand(net)
+    net("Exp", "x")
+    made = ops(rewritten("layer_norm", net.model()))
+    assert made[-3:] == ["LayerNormalization", "Exp", "Identity"] and made.count("Add") == 1
+
+
 @pytest.mark.parametrize(
     ("axis", "gamma", "reason"),
     [
         (-1, WIDTH, ""),
         (1, (3, WIDTH), "it is over axis 1 and those behind it of 0 to 2, not over the last alone"),
-        (-1, None, f"γ is no float32 constant of {WIDTH} elements"),
+        (-1, None, f"the scale is no float32 constant of {WIDTH} elements"),
     ],
 )
 def test_an_op_that_cannot_be_taken_apart_for_8_5_is_named_with_the_reason(axis, gamma, reason):
@@ -400,8 +417,8 @@ def test_an_op_that_cannot_be_taken_apart_for_8_5_is_named_with_the_reason(axis,
 def test_export_says_what_was_not_taken_and_why(tftrt, tmp_path):
     def layers(x):
         for _ in range(4):
-            centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
-            x = centred / tf.sqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + 1e-3)
+            centred = x - tf.reduce_mean(x, axis=0, keepdims=True)
+            x = centred / tf.sqrt(tf.reduce_mean(centred * centred, axis=0, keepdims=True) + 1e-3)
         return 0.4 * x * (1 + tf.math.erf(x * np.sqrt(0.5)))
 
     source = onnx_sources.rows(tmp_path / "saved", layers)
@@ -411,7 +428,10 @@ def test_export_says_what_was_not_taken_and_why(tftrt, tmp_path):
     told = {one["name"]: one["missed"] for one in made["rewrites"] if one["missed"]}
     assert {name: len(found) for name, found in told.items()} == {"layer_norm": 4, "gelu": 1}
     assert "x (1 + …) is multiplied by 0.4, not by 0.5" in told["gelu"][0]["reason"]
-    assert "  not by layer_norm: the mean is over axis 1 of 0 to " in done.stdout and "and 1 more)" in done.stdout
+    assert (
+        "  not by layer_norm: the mean is over axis 0 of 0 to 1, not over the last alone (" in done.stdout
+        and "and 1 more)" in done.stdout
+    )
     assert "  not by gelu: x (1 + …) is multiplied by 0.4, not by 0.5 (" in done.stdout
 
 

@@ -85,6 +85,9 @@ def replace(model: onnx.ModelProto, written: Iterable[tuple[onnx.NodeProto, Writ
     copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in listed]
     del graph.node[:]
     graph.node.extend(copies)
+    # What stands for a node that nothing needed is needed as little, and stays as that did.
+    standing = (writer for key, writer in there.items() if key in idle)
+    idle |= {name for writer in standing for name in (*map(_key, writer.nodes), *(c.name for c in writer.constants))}
     _remove(graph, _idle(graph) - idle)
 
 

@@ -46,7 +46,7 @@ def _unlike(facts: Facts, plus: str, x: str) -> str:
     """Why 1 + erf or 1 + tanh does not become a GELU of x behind it; "" if it does, or if nothing reads it."""
     reason = ""
     for reader in facts.readers.get(plus, []):
-        reason = f"it is not multiplied with x, {x}"
+        reason = f"its sum with 1 is not multiplied with {x}"
         node: onnx.NodeProto | None = reader
         while node is not None and node.op_type in ("Mul", "Div"):
             product = products.of(facts, node.output[0])

@@ -61,8 +61,8 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
 
 
 def missed(model: onnx.ModelProto, target: str) -> Iterator[tuple[str, str]]:
-    """(node, why it stayed) of what resembles a layer normalization in a rewritten graph: square roots of a variance, or, where the
-    target has no LayerNormalization, nodes of that op."""
+    """(node, why it stayed) of what resembles a layer normalization in a rewritten graph: square roots of a variance that something is
+    divided by, or, where the target has no LayerNormalization, nodes of that op."""
     opset, facts = _opset(model), Facts(model)
     if target == _WITHOUT_OP:
         for node in facts.nodes:
@@ -71,7 +71,8 @@ def missed(model: onnx.ModelProto, target: str) -> Iterator[tuple[str, str]]:
                 yield name_of(node), reason
         return
     for node in facts.nodes:
-        if node.op_type != "Sqrt" or not facts.readers.get(node.output[0]):
+        readers = facts.readers.get(node.output[0], [])
+        if node.op_type != "Sqrt" or not any(one.op_type in ("Div", "Reciprocal") for one in readers):
             continue
         below = _deviation(facts, node)
         if isinstance(below, str):
@@ -79,7 +80,9 @@ def missed(model: onnx.ModelProto, target: str) -> Iterator[tuple[str, str]]:
         elif opset < _OPSET:
             reason = f"opset {opset} has no LayerNormalization, {_OPSET} has"
         else:
-            reason = f"what is divided by it is not {below.x} less its mean, or γ is not constant"
+            reason = (
+                f"what is divided by it is not {below.x} less its mean, or the scale is no constant of the last axis"
+            )
         if reason:
             yield name_of(node), reason
 
@@ -224,7 +227,7 @@ def _deviation(facts: Facts, root: onnx.NodeProto) -> _Deviation | str:
         elif reason := _no_mean(facts, subtracted):
             continue
         elif epsilon is None:
-            reason = "ε is not a constant of one element"
+            reason = "epsilon is not a constant of one element"
         elif not facts.is_float(x):
             reason = f"{x} is not known to be float32"
         elif not _width(facts, x):
@@ -466,7 +469,7 @@ def _no_own_op(facts: Facts, node: onnx.NodeProto) -> str:
         return f"it is over axis {axis} and those behind it of 0 to {rank - 1}, not over the last alone"
     if not width:
         return f"the size of the last axis of {x} is open"
-    for name, one in zip(("γ", "β"), node.input[1:3], strict=False):
+    for name, one in zip(("the scale", "the shift"), node.input[1:3], strict=False):
         if _vector(facts, one, width) is None:
             return f"{name} is no float32 constant of {width} elements"
     return ""
