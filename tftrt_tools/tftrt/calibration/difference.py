@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TensorDifference(records.Record):
-    """One tensor. a, b: its scales; None where one side has none."""
+    """A tensor in two calibrations. a, b: its scales; None where one side has none."""
 
     written_too: ClassVar[tuple[str, ...]] = ("ratio",)
 
@@ -39,9 +39,9 @@ class TensorDifference(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary(records.Record):
-    """The formulas are this module's."""
+    """Figures over all tensors that both have; the module's docstring has the formulas."""
 
-    # How many both have, and how many of them are equal, bit by bit.
+    # The number of tensors that both have, and how many of them are equal, bit by bit.
     tensors: int
     equal: int
     # The median of the ratios.
@@ -63,7 +63,7 @@ class Difference(records.Record):
     written_too: ClassVar[tuple[str, ...]] = ("summary",)
     written_first: ClassVar[tuple[str, ...]] = ("kind", "a", "b", "equal", "notes", "summary")
 
-    # What was compared.
+    # The files that were compared.
     a: str
     b: str
     # Whether both have the same tables for the same engines.

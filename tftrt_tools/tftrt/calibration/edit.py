@@ -15,13 +15,13 @@ from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
 from tftrt_tools.tftrt.calibration.table import LEVELS, Table, is_numbered
 
 REASON = "removed by hand"
-# From a tensor's range to its new one; None for no range.
+# A function of a tensor's range that gives the new one; None for no range.
 _Edit = Callable[[Any], float | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Change(records.Record):
-    """One tensor changed. before, after: its range; None where it has no scale."""
+    """A changed tensor. before, after: its range; None where it has no scale."""
 
     engine: str
     tensor: str

@@ -66,21 +66,21 @@ class EngineTable(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Calibration(records.Record):
-    """The tables of one model."""
+    """The INT8 tables of one model."""
 
     document: ClassVar[str] = KIND
     schema_version: ClassVar[int] = passport.SCHEMA_VERSION
     written_too: ClassVar[tuple[str, ...]] = ("schema_version",)
     written_first: ClassVar[tuple[str, ...]] = ("kind", "schema_version")
 
-    # As passport.stamp() says.
+    # Version and time, as passport.stamp() gives them.
     tool: str
     created: str
     # "tensorrt" or "toolkit", or both where merged.
     calibrator: str
     # "entropy", "percentile 99.9", "mse", "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
     method: str
-    # Versions.
+    # The versions of TensorFlow and TensorRT.
     tensorrt: str
     tensorflow: str
     # Its path, and files.digest of it; "" where not known.
@@ -89,7 +89,7 @@ class Calibration(records.Record):
     # The dict of a record.DataRecord; entries are missing, or None after a merge, where they are not known.
     data: dict[str, Any]
     engines: tuple[EngineTable, ...]
-    # For each edit or merge, oldest first.
+    # A record of each edit or merge, oldest first.
     provenance: tuple[dict[str, Any], ...] = ()
     # The comparison of the methods, None if they were not compared.
     comparison: Comparison | None = None

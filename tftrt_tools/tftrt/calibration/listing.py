@@ -23,7 +23,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineListing:
-    """One engine's tensors."""
+    """The tensors of one engine."""
 
     # Names, as in file.EngineTable.
     engine: str
@@ -47,7 +47,7 @@ class Listing:
     engines: tuple[EngineListing, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the calibration's own document, with the engines as they are listed."""
+        """The calibration's own document, with the listed engines in place of its own."""
         whole = self.calibration.to_dict()
         engines = [
             {

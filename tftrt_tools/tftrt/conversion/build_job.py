@@ -90,7 +90,7 @@ def _signatures(
     prefix: str,
     folder: str,
 ) -> list[Made]:
-    """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest; calibration: of the
+    """A finishing.Made for each signature. seen: SignatureGraphs; recorded: {name: SignatureResult} of the manifest; calibration: of the
     model, or None."""
     settings = work.settings
     with_engines = {signature.name: signature.inputs for signature in seen if signature.engines}

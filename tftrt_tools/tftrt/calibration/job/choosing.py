@@ -56,7 +56,7 @@ def compared(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]
 def _levels(
     name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """({method: {output: dB}}, as Shown.nothing)."""
+    """({method: {output: dB}}, {output that shows nothing: why})."""
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
     found = [
         {

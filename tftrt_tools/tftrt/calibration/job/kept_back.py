@@ -28,7 +28,7 @@ class KeptBack:
 
     @property
     def others(self) -> list[Batch]:
-        """The other half of the batches, if there were few enough to keep them all; else []."""
+        """The other half of the batches, if all batches were few enough to keep; else []."""
         return list(self._others)
 
     def sorted_out(self, number: int, batch: Batch) -> list[Batch]:
@@ -45,7 +45,7 @@ class KeptBack:
 
 
 def rows(batches: Iterable[Batch]) -> int:
-    """How many rows batches have."""
+    """The number of rows in batches."""
     return sum(max((len(array) for array in batch.values() if array.ndim), default=1) for batch in batches)
 
 

@@ -126,7 +126,7 @@ def _observed(
     specs: Sequence[InputSpec],
     calls: Sequence[Call],
 ) -> tuple[dict[str, dict[Feed, None]], set[str]]:
-    """What native runs show: {engine: its different Feeds in order}, and the engines whose shapes differ from drawing to drawing.
+    """The result of native runs: {engine: its different Feeds in order}, and the engines whose shapes differ from drawing to drawing.
 
     They run on the CPU, where no kernel has to be compiled for a new GPU; else wherever TensorFlow puts them (a CPU has no convolution
     with channels first)."""

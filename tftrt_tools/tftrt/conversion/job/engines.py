@@ -62,7 +62,7 @@ class Site:
     store: Store | None
     # The model, for the cache's record.
     origin: str
-    # The time that builds may take.
+    # The limit of the time of all builds.
     budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 

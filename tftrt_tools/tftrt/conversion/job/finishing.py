@@ -35,13 +35,13 @@ class Work:
     settings: Settings
     # The GPU, by execution.job.gpu.seen; None if no GPU is visible.
     gpu: Mapping[str, str] | None
-    # As `versions` returns them.
+    # The versions as `versions` returns them.
     versions: dict[str, str]
     # The engine cache, None for none.
     store: Store | None
     # The model's path, for the cache's record.
     origin: str
-    # The time that builds may take.
+    # The limit of the time of all builds.
     budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 

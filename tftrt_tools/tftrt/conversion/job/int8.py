@@ -104,7 +104,7 @@ class Measured:
         return tuple(_without(one, excluded.get(engine, ())) for engine, one in made.items())
 
 
-# For a signature without an engine.
+# The Measured of a signature without an engine.
 NOTHING = Measured(graph_pb2.GraphDef(), Settings(), lambda method: {})
 
 
@@ -216,7 +216,7 @@ def _compared(
 
 
 def _named(table_of: Mapping[str, _Made], signature: str, digest_of: Mapping[str, str]) -> dict[str, file.EngineTable]:
-    """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: wanted: {engine: digest of its segment}."""
+    """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: digest_of: {engine: digest of its segment}."""
     tables: dict[str, file.EngineTable] = {}
     for engine, digest in digest_of.items():
         scales, left_out, ranges = table_of[engine]
@@ -281,7 +281,7 @@ def for_build(
     """
     if not made or not settings.dynamic or not (len(calls) == 1 or earlier):
         return tuple(made)
-    # Several calls are several profiles.
+    # Several calls become several profiles.
     inputs = engine_inputs.of_calls(frozen, graph_def, specs, calls).feeds if len(calls) == 1 else {}
     native, fitted = graph.native_segments(graph_def), []
     for one in made:
