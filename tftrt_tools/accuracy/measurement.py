@@ -55,7 +55,7 @@ def measure() -> Callable[[MeasureRequest], Mapping[str, tuple[harm.Effect, ...]
     return measurement_job.job
 
 
-# What became of a request.
+# The result of a MeasureRequest.
 Outcome = Mapping[str, tuple[harm.Effect, ...]] | errors.TftrtError
 
 

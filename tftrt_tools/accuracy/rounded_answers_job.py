@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.calibration.file import Calibration
     from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
 
-# Of a signature whose engines round nothing.
+# The answer for a signature whose engines round nothing.
 _FP32: Final = "FP32"
 
 
@@ -67,7 +67,7 @@ def _answered(
     calibration: Calibration | None,
     calls: Sequence[RoundedCall],
 ) -> RoundedSignature:
-    """What `job` returns of one signature; its answers are written."""
+    """Answer the calls of one signature, and write the answers. Returns: the part of `job`'s answer about it."""
     precision: Precision | None = None
     nodes = 0
     try:

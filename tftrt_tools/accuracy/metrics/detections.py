@@ -134,7 +134,7 @@ def matches(reference: Found, answer: Found, threshold: float) -> list[tuple[int
     for place in np.argsort(-answer.scores, kind="stable"):
         own = np.where(free, overlap[place], -1)
         best = int(own.argmax()) if own.size else -1
-        # As cocoeval: a value that misses the threshold only by rounding reaches it.
+        # As in cocoeval, a value that misses the threshold only by rounding reaches it.
         if best >= 0 and own[best] >= min(threshold, 1 - 1e-10):
             free[best] = False
             pairs.append((best, int(place), float(own[best])))

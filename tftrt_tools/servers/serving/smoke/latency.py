@@ -21,7 +21,7 @@ class Ratio(records.Record):
 
     # Median of the first over the median of the second.
     value: float = records.field(digits=6)
-    # Its confidence interval.
+    # The confidence interval of the ratio.
     low: float = records.field(digits=6)
     high: float = records.field(digits=6)
     # Medians, seconds.

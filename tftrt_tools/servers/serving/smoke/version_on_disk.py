@@ -71,7 +71,7 @@ class Model:
     engines: Mapping[str, tuple[Engine, ...]]
     # By name.
     signatures: Mapping[str, Signature]
-    # How many warm-up requests the version has.
+    # The number of warm-up requests of the version.
     warmup_records: int
     # The twins of twins.find: {signature: the one that stands for it}
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -82,7 +82,7 @@ class Model:
 
     @property
     def precisions(self) -> set[Precision]:
-        """Of all engines."""
+        """The precisions of all engines."""
         return {engine.precision for engines in self.engines.values() for engine in engines}
 
     # Not a Record: engines are counted, and signatures are not written.

@@ -22,7 +22,7 @@ _SURELY_WITH_TENSORFLOW, _SURELY_WITHOUT = (24, 12), (26, 1)
 class Release(records.Record):
     """A release of nvcr.io/nvidia/tritonserver."""
 
-    # Such as "24.05".
+    # The release, such as "24.05".
     name: str
     # Versions; TensorRT's may lack its last number. CUDA "" where not known.
     tensorrt: str
@@ -37,7 +37,7 @@ class Release(records.Record):
         return True if number <= _SURELY_WITH_TENSORFLOW else False if number >= _SURELY_WITHOUT else None
 
     def text(self) -> str:
-        """For people: Triton 24.05: TensorRT 10.0.1.6, CUDA 12.4.1."""
+        """The release in words: Triton 24.05: TensorRT 10.0.1.6, CUDA 12.4.1."""
         return f"Triton {self.name}: TensorRT {self.tensorrt}" + (f", CUDA {self.cuda}" if self.cuda else "")
 
 
