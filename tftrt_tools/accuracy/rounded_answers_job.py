@@ -170,7 +170,11 @@ def _tables(
     native, tables = graph.native_segments(graph_def), {}
     for engine in names:
         read, zeros = table.read(texts[engine], f"the table of {engine}")
-        measured = next((one for one in calibration.engines if one.engine == engine), None) if calibration else None
+        measured = (
+            next((candidate for candidate in calibration.engines if candidate.engine == engine), None)
+            if calibration
+            else None
+        )
         engine_table = file.EngineTable(
             segment="",
             signature="",

@@ -93,8 +93,8 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
             for function in functions
             if function and function[1].partition(":")[0] != LABELS and not _is_metric(function[1].partition(":")[2])
         ]
-        for one in own:
-            groups.setdefault(FUNCTIONS, {})[one[1] + one[2]] = _number(one[3])
+        for own_function in own:
+            groups.setdefault(FUNCTIONS, {})[own_function[1] + own_function[2]] = _number(own_function[3])
         rest = ",".join(item for item, function in zip(items, functions, strict=True) if function not in own)
         if not rest:
             continue

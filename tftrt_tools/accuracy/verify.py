@@ -315,8 +315,8 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
             wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
         )
     rows: dict[str, int] = {}
-    for one in exchange.sent:
-        rows[one.label] = rows.get(one.label, 0) + one.call.rows
+    for sent_call in exchange.sent:
+        rows[sent_call.label] = rows.get(sent_call.label, 0) + sent_call.call.rows
     unbuilt = _unbuilt(manifest)
     return Verification(
         original=str(pathlib.Path(first.source).absolute()),

@@ -122,9 +122,9 @@ def exchange(
             "leave it out; --batch_size says how many are in a call",
         )
     maker = _Maker(record, original, asked, sizes, folder)
-    for one in there:
-        if one.name in chosen:
-            maker.add(one)
+    for added_signature in there:
+        if added_signature.name in chosen:
+            maker.add(added_signature)
     maker.keep(wrapped)
     return Exchange(
         originals=tuple(maker.originals),

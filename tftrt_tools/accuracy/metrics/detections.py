@@ -181,8 +181,8 @@ class Precision(Measure[list[Found]]):
             right = np.zeros((len(best), len(_THRESHOLDS)), bool)
             for number, threshold in enumerate(_THRESHOLDS):
                 right[[place for _, place, _ in matches(expected, given, threshold)], number] = True
-            for place, one in enumerate(given.classes.tolist()):
-                self._given.setdefault(one, []).append((float(given.scores[place]), right[place]))
+            for place, number_of_class in enumerate(given.classes.tolist()):
+                self._given.setdefault(number_of_class, []).append((float(given.scores[place]), right[place]))
 
     def values(self) -> dict[str, float]:
         if not self._truths:

@@ -251,8 +251,8 @@ def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, 
         if held[before] != held[behind]
     )
     others = {place for place in places if engine.layers[place].role != "product"} - {held[nodes[0]]}
-    for one, other in zip(places, places[1:], strict=False):
-        others |= set(_moves_between(one, other, engine))
+    for first, other in zip(places, places[1:], strict=False):
+        others |= set(_moves_between(first, other, engine))
     return Group(
         kind=kind,
         nodes=tuple(own),

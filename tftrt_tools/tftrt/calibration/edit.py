@@ -75,9 +75,9 @@ def matching(flag: str, pattern: str, names: Sequence[str]) -> list[str]:
         raise errors.UsageError(
             f"--{flag}={pattern} is no regular expression: {error}", "see Python's `re` syntax"
         ) from None
-    found = [name for name in names if expression.fullmatch(name)]
-    if found:
-        return found
+    matches = [name for name in names if expression.fullmatch(name)]
+    if matches:
+        return matches
     inside = [name for name in names if expression.search(name)]
     if inside:
         mend = (
@@ -114,12 +114,13 @@ def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None
     engines: list[EngineTable] = []
     changes: list[Change] = []
     warnings: list[str] = []
-    for one in calibration.engines:
-        edited, changed = _engine(one, requested) if one in chosen else (one, [])
-        warnings += _left_behind(one, changed)
+    for engine_table in calibration.engines:
+        edited, changed = _engine(engine_table, requested) if engine_table in chosen else (engine_table, [])
+        warnings += _left_behind(engine_table, changed)
         if changed and not edited.table.scales:
             raise errors.UsageError(
-                f"no tensor of {one.label} would remain", "convert with --precision_mode=FP16 to do without INT8"
+                f"no tensor of {engine_table.label} would remain",
+                "convert with --precision_mode=FP16 to do without INT8",
             )
         engines.append(edited)
         changes += changed

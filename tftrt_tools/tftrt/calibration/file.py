@@ -208,7 +208,7 @@ def _check_record(data: Mapping[str, Any]) -> None:
 
 
 def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) -> errors.TftrtError:
-    segments = [one.segment[:19] for one in calibration.engines if one.segment]
+    segments = [table.segment[:19] for table in calibration.engines if table.segment]
     if not segments:
         given = len(calibration.engines)
         return errors.TftrtError(
@@ -235,10 +235,10 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
     Raises: TftrtError naming the engine that has no table, has several that differ, or has one of another major version of TensorRT or
     another calibrator.
     """
-    found = {}
+    chosen = {}
     for engine, segment in segments.items():
-        one = _only(calibration, engine, segment, len(segments))
-        table = one.table
+        engine_table = _only(calibration, engine, segment, len(segments))
+        table = engine_table.table
         if table.major != int(tensorrt.split(".")[0]):
             raise errors.TftrtError(
                 f"the table of {engine} is of TensorRT {table.tensorrt}, and here it is {tensorrt}",
@@ -250,8 +250,8 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
                 f"{tables.TFTRT_CALIBRATOR}",
                 "calibrate with tftrt, or give another table",
             )
-        found[engine] = one
-    return found
+        chosen[engine] = engine_table
+    return chosen
 
 
 def _only(calibration: Calibration, engine: str, segment: str, wanted: int) -> EngineTable:

@@ -261,7 +261,7 @@ def _write_passport(
     stage: pathlib.Path, model: str | os.PathLike[str], manifest: dict[str, Any] | None, settings: Settings, done: Build
 ) -> None:
     """Keep the conversion's manifest, and add the facts about the build."""
-    said = done.to_dict()
+    facts = done.to_dict()
     document = {
         **(manifest or {"kind": "conversion", **passport.stamp(), "source": "", "source_digest": ""}),
         "settings": settings.to_dict(),
@@ -270,10 +270,10 @@ def _write_passport(
         "versions": done.versions,
         "gpu": done.gpu,
         "engine_count": sum(len(signature.engines) for signature in done.signatures),
-        "signatures": said["signatures"],
-        "shapes_served": said["shapes_served"],
+        "signatures": facts["signatures"],
+        "shapes_served": facts["shapes_served"],
         **done.layers.to_dict(),
-        "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")},
+        "build": {name: facts[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")},
     }
     passport.write(stage, passport.MANIFEST, document)
     before = passport.folder(model) / passport.FLAGS

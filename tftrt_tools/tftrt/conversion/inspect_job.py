@@ -41,7 +41,7 @@ def _refuse_settings(settings: Settings) -> None:
     """Refuse what is about a conversion that is still to come. Raises: UsageError."""
     default = Settings()
     names = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_ANY_MODEL]
-    for name in sorted(names, key=lambda one: one != "shapes"):  # sorted first, because they imply others
+    for name in sorted(names, key=lambda key: key != "shapes"):  # sorted first, because they imply others
         if getattr(settings, name) != getattr(default, name):
             raise errors.UsageError(
                 f"--{name} has no effect: the model is converted already", "leave it out, or inspect the original model"

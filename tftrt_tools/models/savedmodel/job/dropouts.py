@@ -107,8 +107,8 @@ class _View:
             node = self.nodes[folding.name_of(source)]
             if node.op in _QUOTIENTS and self._number(node.input[1]) == 1:
                 source = node.input[0]
-            elif node.op == "Mul" and (found := self._with_number(node)) and found[1] == 1:
-                source = found[0]
+            elif node.op == "Mul" and (pair := self._with_number(node)) and pair[1] == 1:
+                source = pair[0]
             else:
                 break
         return source

@@ -70,7 +70,7 @@ class BatchingServable:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
+        """The name of the model."""
         return self.wrapped.name
 
     @property

@@ -161,7 +161,7 @@ def _base_paths(server: Process) -> dict[str, str]:
         parsed = config_messages.parse(config_messages.MODELS, server.path(config).read_text())
     except (config_messages.SyntaxProblem, OSError, UnicodeDecodeError):
         return {}
-    return {one.name: one.base_path for one in parsed.model_config_list.config}
+    return {model.name: model.base_path for model in parsed.model_config_list.config}
 
 
 def declared_shapes(path: pathlib.Path) -> tuple[dict[str, list[Shapes]], str]:
@@ -178,12 +178,12 @@ def declared_shapes(path: pathlib.Path) -> tuple[dict[str, list[Shapes]], str]:
     if declared:
         return declared, "the shapes that engines were built for (manifest.json)"
     published = passport.read(path, passport.PUBLISH) or {}
-    found: dict[str, list[Shapes]] = {}
+    shapes_of: dict[str, list[Shapes]] = {}
     for record in (published.get("warmup") or {}).get("records", ()):
         (shapes,) = _tuples([record["shapes"]])
-        if shapes not in found.setdefault(record["signature"], []):
-            found[record["signature"]].append(shapes)
-    return found, f"the shapes that it warms up with ({passport.PUBLISH})" if found else ""
+        if shapes not in shapes_of.setdefault(record["signature"], []):
+            shapes_of[record["signature"]].append(shapes)
+    return shapes_of, f"the shapes that it warms up with ({passport.PUBLISH})" if shapes_of else ""
 
 
 def _tuples(calls: Iterable[Mapping[str, Iterable[int]]]) -> list[Shapes]:

@@ -70,16 +70,16 @@ def release(name: str, tensorrt: str = "") -> Release:
         raise errors.UsageError(
             f"--triton_release={name} is none", "it is the year and the month of the container's tag, such as 24.05"
         )
-    known = next((candidate for candidate in RELEASES if candidate.name == name), None)
+    matching = next((candidate for candidate in RELEASES if candidate.name == name), None)
     if tensorrt:
-        return Release(name=name, tensorrt=tensorrt, cuda=known.cuda if known else "", source="--triton_tensorrt")
-    if known is None:
+        return Release(name=name, tensorrt=tensorrt, cuda=matching.cuda if matching else "", source="--triton_tensorrt")
+    if matching is None:
         raise errors.UsageError(
-            f"which TensorRT Triton {name} has is not known here (known: {', '.join(one.name for one in RELEASES)})",
+            f"which TensorRT Triton {name} has is not known here (known: {', '.join(candidate.name for candidate in RELEASES)})",
             f"--triton_tensorrt=VERSION says it; `docker run --rm nvcr.io/nvidia/tritonserver:{name}-py3 env` prints "
             "it as TRT_VERSION",
         )
-    return known
+    return matching
 
 
 def with_tensorrt(version: str) -> tuple[str, ...]:

@@ -80,14 +80,14 @@ class Recorder(abc.ABC, Generic[L]):
                             f"{callers} callers of the {name}", self._several, whole_calls, callers, facts["callers"]
                         )
             for at_shape in calls:
-                for name, (one, facts) in at_shape.items():
-                    self._step(f"tracing the {name}", self._trace, one, facts)
+                for name, (calls_whole, facts) in at_shape.items():
+                    self._step(f"tracing the {name}", self._trace, calls_whole, facts)
                     for caller in facts["callers"]:
                         if caller["callers"] > 1 and facts["model"] == self._request.models[0].name:
                             self._step(
                                 f"tracing {caller['callers']} callers of the {name}",
                                 self._trace_several,
-                                one,
+                                calls_whole,
                                 facts,
                                 caller,
                             )

@@ -40,7 +40,7 @@ class KeptBack:
         self._kept[number], released = batch, []
         while len(self._kept) > 1 and _too_many(self._kept.values()):
             self._every, self._others = 2 * self._every, []
-            released += [self._kept.pop(one) for one in list(self._kept) if one % self._every]
+            released += [self._kept.pop(place) for place in list(self._kept) if place % self._every]
         return released
 
 

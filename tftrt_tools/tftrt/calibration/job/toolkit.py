@@ -146,8 +146,8 @@ def left_out(
     return {
         tensor
         for engine in tables
-        for one in named[engine]
-        if one.tensor and (tensor := inner[engine][one.tensor]) not in scaled
+        for line in named[engine]
+        if line.tensor and (tensor := inner[engine][line.tensor]) not in scaled
     }
 
 

@@ -200,7 +200,7 @@ def run(
         function(*map(tf.constant, arrays))
     except tf.errors.InvalidArgumentError:
         forget()
-        bodies = [graph_def.node, *(one.node_def for one in graph_def.library.function)]
+        bodies = [graph_def.node, *(library_function.node_def for library_function in graph_def.library.function)]
         decodes = any(node.op in _DECODERS for body in bodies for node in body)
         function(*(tf.constant(_plain(array, _PICTURES[drawing] if decodes else None)) for array in arrays))
 

@@ -146,9 +146,11 @@ def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> N
     if any(result.built for result in results):
         return
     for result in results:
-        for one in result.unbuilt:
-            if one.refused:
-                raise errors.TftrtError(f"engine {one.name} of signature {result.name!r}: {one.reason}", one.mend)
+        for left_engine in result.unbuilt:
+            if left_engine.refused:
+                raise errors.TftrtError(
+                    f"engine {left_engine.name} of signature {result.name!r}: {left_engine.reason}", left_engine.mend
+                )
     if unbuilt and budget.over:
         raise errors.CheckFailed(
             f"none of the {len(unbuilt)} engines was ready within --max_build_minutes={budget.minutes:g}",
