@@ -68,7 +68,7 @@ class Goal(records.Record):
         return value if self.higher else -value
 
     def text(self, original: float) -> str:
-        """For people: "top1 >= 0.975"."""
+        """The goal as messages show it: "top1 >= 0.975"."""
         return f"{self.metric} {'>=' if self.higher else '<='} {self.bound(original):.6g}"
 
 

@@ -48,7 +48,7 @@ class Effect(records.Record):
     noise: float
     # Share of rows with the same class, 0 to 1; None where the output holds no classes.
     top1: float | None
-    # How many NaN or Inf there are that the reference does not have.
+    # The number of NaN or Inf that the reference does not have.
     nonfinite: int
     # The default bounds of `tftrt verify` that it misses, in words; () where it keeps them or they were not checked.
     missed: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class Node(records.Record):
     written_too: ClassVar[tuple[str, ...]] = ("snr_db",)
     written_first: ClassVar[tuple[str, ...]] = ("name", "op", "engine", "snr_db")
 
-    # In the original model.
+    # The node's name in the original model.
     name: str
     op: str
     # TF-TRT's name of the engine it would be in.
@@ -152,7 +152,7 @@ class Node(records.Record):
 
     @property
     def snr_db(self) -> float:
-        """Of the worst output."""
+        """The SNR in dB of the worst output."""
         return self.worst.snr_db
 
 
@@ -173,7 +173,7 @@ class Kept(records.Record):
 
     @property
     def snr_db(self) -> float:
-        """Of the worst output."""
+        """The SNR in dB of the worst output."""
         return worst(self.effects).snr_db
 
 
@@ -189,29 +189,29 @@ class ByMethod(records.Record):
 
     @property
     def snr_db(self) -> float:
-        """Of the worst output."""
+        """The SNR in dB of the worst output."""
         return worst(self.effects).snr_db
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SignatureHarm(records.Record):
-    """One signature."""
+    """What rounding does to one signature."""
 
     written_too: ClassVar[tuple[str, ...]] = ("snr_db", "suggested_nodes")
     written_first: ClassVar[tuple[str, ...]] = ("name", "rows", "snr_db", "total", "nodes", "kept", "suggested_nodes")
 
     name: str
-    # How many were scored.
+    # The number of rows that were scored.
     rows: int
     # The effects of rounding everything.
     total: tuple[Effect, ...]
     # The nodes, the worst first.
     nodes: tuple[Node, ...]
-    # For 1, 2, … nodes, and where those miss verify's bounds for some larger numbers.
+    # The results with 1, 2, … nodes kept; where those miss verify's bounds, also with some larger numbers.
     kept: tuple[Kept, ...]
     # Names of nodes without ranges, which stay in a higher precision.
     unrounded: tuple[str, ...]
-    # How many nodes were rounded with the rest and not alone.
+    # The number of nodes that were rounded only together with the rest, and not alone.
     other_nodes: int
     # SNR of the simulation with nothing rounded against the model.
     fidelity_db: float
@@ -219,7 +219,7 @@ class SignatureHarm(records.Record):
     measured: tuple[Effect, ...] = ()
     # The method of INT8's ranges, "" if not known.
     method: str = ""
-    # All that were compared.
+    # All calibration methods that were compared.
     methods: tuple[ByMethod, ...] = ()
     # Further names of the same function.
     twins: tuple[str, ...] = ()
@@ -230,12 +230,12 @@ class SignatureHarm(records.Record):
 
     @property
     def snr_db(self) -> float:
-        """Of the worst output, with everything rounded."""
+        """The SNR in dB of the worst output, with everything rounded."""
         return worst(self.total).snr_db
 
     @property
     def label(self) -> str:
-        """Its names, for tables."""
+        """The names of the signature, for tables."""
         return signatures.label(self.name, self.twins)
 
     @property
@@ -373,7 +373,7 @@ class Sensitivity(passport.Stamped):
             )
         )
         if self.of_onnx:
-            # A list of expressions, with commas between them.
+            # The flag takes expressions with commas between them.
             return f"--fp32_nodes='{'|'.join(re.escape(name).replace(',', '.') for name in names)}'" if names else ""
         return f"--{KEEPS_HIGH[self.precision]}='{'|'.join(map(re.escape, names))}'" if names else ""
 

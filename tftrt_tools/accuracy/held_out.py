@@ -12,7 +12,7 @@ from tftrt_tools.models.inputs import rows, value_ranges
 if TYPE_CHECKING:
     from tftrt_tools.models.execution.run import Call
 
-# From this share of shared rows on, the score is of data that the ranges were fitted to.
+# From this share of shared rows on, the score counts as one of data that the ranges were fitted to.
 REFUSED_SHARE = 0.5
 
 

@@ -24,15 +24,15 @@ class Asked(Protocol):
 
     @property
     def thresholds(self) -> str:
-        """Of --thresholds."""
+        """The text of --thresholds."""
 
     @property
     def output_kind(self) -> Iterable[str]:
-        """Of --output_kind."""
+        """The text of --output_kind."""
 
     @property
     def allow_constant_outputs(self) -> bool:
-        """Of --allow_constant_outputs."""
+        """The value of --allow_constant_outputs."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Rules:
 
     @classmethod
     def of(cls, options: Asked) -> Rules:
-        """Of a command's Options, which have the texts of the flags. Raises: UsageError."""
+        """Make the Rules from a command's Options, which have the texts of the flags. Raises: UsageError."""
         given = {
             name: getattr(options, name) for name in ("epsilon", "allow_matching_nonfinite") if hasattr(options, name)
         }
@@ -72,9 +72,9 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What a comparison found."""
+    """The result of a comparison."""
 
-    # One for each output.
+    # A Comparison for each output.
     comparisons: tuple[metrics.Comparison, ...]
     # {output: {metric: bound}}.
     bounds: dict[str, dict[str, float]]

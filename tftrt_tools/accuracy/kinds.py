@@ -111,6 +111,5 @@ class Ids:
 
     @property
     def found(self) -> bool:
-        """Whether they are ids. Equal numbers are not, since zeros are whole too; 0 and 1 without a telling name are a mask, or clipped
-        values."""
+        """Whether the numbers are ids. Equal numbers are none: zeros are whole. 0 and 1 without a telling name are a mask or clipped."""
         return self.possible and len(self._seen) > (1 if self._named else 2)

@@ -39,7 +39,7 @@ class Labels:
 
     @property
     def boxes(self) -> bool:
-        """Whether they are boxes."""
+        """Whether the labels are boxes."""
         return "boxes" in self.arrays
 
     @property
@@ -54,7 +54,7 @@ class Labels:
 
     @property
     def texts(self) -> bool:
-        """Whether they are strings: texts, or names of classes."""
+        """Whether the labels are strings: texts, or names of classes."""
         return not self.boxes and self.array.dtype.kind in "OSU"
 
     def of(self, start: int, rows: int) -> "Labels":
@@ -110,7 +110,7 @@ class Labels:
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Labels":
-        """What `save` wrote."""
+        """Load the labels that `save` wrote."""
         loaded = npz.load(path)
         return cls(
             {name.removeprefix("array "): array for name, array in loaded.items() if name != "names"},

@@ -14,11 +14,11 @@ from tftrt_tools.models.execution import run
 class SharedTensor(records.Record):
     """A tensor of floats that both compute."""
 
-    # Its name for people.
+    # The tensor's name in messages.
     tensor: str
-    # What computes it in the second model, for people.
+    # The node or engine that computes it in the second model, as messages name it.
     node: str
-    # Its name as an output of each.
+    # The tensor's name as an output of each model.
     first: str
     second: str
     # Whether it lies behind a tensor that the second model has not: it may hold something else there.
@@ -36,7 +36,7 @@ class Chunk(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunks(records.Record):
-    """All of them. computed: how many tensors of floats the second model computes."""
+    """All chunks. computed: how many tensors of floats the second model computes."""
 
     chunks: tuple[Chunk, ...]
     computed: int

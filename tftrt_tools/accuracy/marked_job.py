@@ -129,13 +129,13 @@ def _of(model: loading.Model, signature: str) -> tuple[graph_pass.Frozen, str]:
 
 
 def job(request: Request) -> Answer:
-    """As run_job.answer; the models are files with a Marked."""
+    """The job run_job.answer, for files with a Marked."""
     return run_job.answer(request, load)
 
 
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[_Runner]:
-    """As runner.Load."""
+    """Load a Marked, as runner.Load."""
     marked = Marked.from_dict(documents.read(path))
     gpu = runner_job.prepared(marked.model, wanted)
     if gpu:

@@ -55,7 +55,7 @@ def measure() -> Callable[[MeasureRequest], Mapping[str, tuple[harm.Effect, ...]
     return measurement_job.job
 
 
-# What became of a request.
+# The result of a MeasureRequest.
 Outcome = Mapping[str, tuple[harm.Effect, ...]] | errors.TftrtError
 
 
@@ -126,9 +126,9 @@ def shapes_flag(calls: Mapping[str, Sequence[Call]], dynamic: bool) -> str:
     """The text of --shapes that serves {signature: [run.Call]}: each shape; in implicit batch mode (not `dynamic`) only the largest
     batch, whose engine serves the smaller ones."""
     items = []
-    for signature, made in calls.items():
+    for signature, calls_made in calls.items():
         largest: dict[tuple[tuple[str, tuple[int, ...]], ...], dict[str, tuple[int, ...]]] = {}
-        for shapes in (call.shapes for call in made):
+        for shapes in (call.shapes for call in calls_made):
             key = tuple(sorted((name, shape if dynamic else shape[1:]) for name, shape in shapes.items()))
             largest[key] = max(
                 largest.get(key, shapes), shapes, key=lambda shape_of: [shape_of[name] for name in sorted(shape_of)]

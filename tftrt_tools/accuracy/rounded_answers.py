@@ -38,17 +38,17 @@ class RoundRequest(records.Record):
     # The SavedModel directory.
     model: str
     calls: tuple[RoundedCall, ...]
-    # Of the model, None if it has none.
+    # The calibration of the model, None if it has none.
     calibration: Calibration | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundedSignature(records.Record):
-    """What became of a signature. The answers of one with a problem, or in FP32, are not written."""
+    """The result of a signature. The answers of a signature with a problem, or in FP32, are not written."""
 
     # The lowest of its engines; None where its graph could not be read.
     precision: Precision | None
-    # How many were rounded.
+    # The number of nodes that were rounded.
     nodes: int
     # Why it was not simulated, or "".
     problem: str
@@ -82,7 +82,7 @@ class Simulation(records.Record):
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """The rows of all calls."""
         return sum(self.rows_of.values())
 
     @property
@@ -107,7 +107,7 @@ class Simulation(records.Record):
 
     @property
     def words(self) -> str:
-        """Such as "INT8 simulated"; "" where nothing was."""
+        """The simulation in words, such as "INT8 simulated"; "" where nothing was simulated."""
         return (
             f"{' and '.join(dict.fromkeys(sorted(self.simulated.values(), reverse=True)))} simulated"
             if self.simulated

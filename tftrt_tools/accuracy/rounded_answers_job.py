@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.calibration.file import Calibration
     from tftrt_tools.tftrt.conversion.job.graph_pass import Frozen
 
-# Of a signature whose engines round nothing.
+# The answer for a signature whose engines round nothing.
 _FP32: Final = "FP32"
 
 
@@ -67,7 +67,7 @@ def _answered(
     calibration: Calibration | None,
     calls: Sequence[RoundedCall],
 ) -> RoundedSignature:
-    """What `job` returns of one signature; its answers are written."""
+    """Answer the calls of one signature, and write the answers. Returns: the part of `job`'s answer about it."""
     precision: Precision | None = None
     nodes = 0
     try:
@@ -170,7 +170,11 @@ def _tables(
     native, tables = graph.native_segments(graph_def), {}
     for engine in names:
         read, zeros = table.read(texts[engine], f"the table of {engine}")
-        measured = next((one for one in calibration.engines if one.engine == engine), None) if calibration else None
+        measured = (
+            next((candidate for candidate in calibration.engines if candidate.engine == engine), None)
+            if calibration
+            else None
+        )
         engine_table = file.EngineTable(
             segment="",
             signature="",

@@ -50,7 +50,7 @@ class Options:
     nodes: str = ""
     # Whether the worst nodes are measured on a GPU.
     measure: Measure = "auto"
-    # How many of them.
+    # The number of nodes to measure.
     measure_nodes: int = 8
     # The data for INT8's ranges, or None.
     calibration: DataOptions | None = None

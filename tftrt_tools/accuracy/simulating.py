@@ -31,7 +31,7 @@ class SimulateRequest(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Simulated(records.Record):
-    """What rounding did."""
+    """The result of the simulation."""
 
     signatures: tuple[SignatureHarm, ...]
     # Of INT8 engines, with the ranges that were simulated.

@@ -188,7 +188,7 @@ class _Simulation:
         unrounded: tuple[str, ...] = (),
         int8: bool = True,
     ) -> None:
-        """Args: one: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
+        """Args: signature: _Passed. put_in: rounding.Rounded. scales: {method: {tensor: scale}}."""
         self.name, self.sites, self.method, self.tables, self.unrounded = (
             signature.name,
             sites,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tftrt_tools.base.choices import Precision
 
 K = TypeVar("K", bound=Hashable)
-# What says which nodes are rounded.
+# The key of a set of rounded nodes.
 G = TypeVar("G")
 # An SNR below this means that the simulation does not follow the model: it draws random numbers, or keeps state.
 LEAST_FIDELITY_DB = 40.0
@@ -37,7 +37,7 @@ class Simulation(Protocol, Generic[G]):
 
     @property
     def name(self) -> str:
-        """Of the signature."""
+        """The name of the signature."""
 
     @property
     def sites(self) -> Sequence[Site]:

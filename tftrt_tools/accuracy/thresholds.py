@@ -30,7 +30,7 @@ FUNCTIONS = "functions"
 # FP16 simulated rounds more often than engines do: MobileNetV2 with random weights keeps 32 to 35 dB there, and 41 on a GPU. So it is held
 # to INT8's wider bounds, and neither classes nor integers are counted: they change at near ties.
 FP16_SIMULATED = "FP16 simulated"
-# By the arithmetic that ran. "rewrite": no engine ran, TensorFlow's float32 on both sides, so only the order of sums may differ.
+# The bounds for each arithmetic. "rewrite": no engine ran; both sides computed in TensorFlow's float32, and only sums differ in order.
 # "TF32": what FP32 engines compute with on Ampere and later; it has FP16's 10 bits of mantissa and so its bounds (MobileNetV2 with
 # random weights, a hard case, came out at 41 dB). INT8 is near 30 dB where calibration went well.
 DEFAULTS = {
@@ -93,8 +93,8 @@ def parse(flag: str) -> dict[str, dict[str, float]]:
             for function in functions
             if function and function[1].partition(":")[0] != LABELS and not _is_metric(function[1].partition(":")[2])
         ]
-        for one in own:
-            groups.setdefault(FUNCTIONS, {})[one[1] + one[2]] = _number(one[3])
+        for own_function in own:
+            groups.setdefault(FUNCTIONS, {})[own_function[1] + own_function[2]] = _number(own_function[3])
         rest = ",".join(item for item, function in zip(items, functions, strict=True) if function not in own)
         if not rest:
             continue

@@ -167,7 +167,7 @@ def _numbered(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[A
 
 
 def _width(labels: Labels, target: Target, answer: Mapping[str, npt.NDArray[Any]]) -> int:
-    """How many classes an output [rows, classes] has; 0 where it has no such axis."""
+    """The number of classes of an output [rows, classes]; 0 where it has no such axis."""
     shape = () if target.group else answer[target.output].shape
     return (
         shape[-1] if target.kind == label_kinds.CLASSES and len(shape) == labels.array.ndim + 1 and shape[-1] > 1 else 0

@@ -56,7 +56,7 @@ _NO_ENGINE = "no engine ran"
 class Options:
     """What is compared, and how it is judged."""
 
-    # What the user says of the inputs.
+    # The user's flags about the inputs.
     asked: inputs.Asked = inputs.Asked()
     # Rows of a call, 0 for the declared ones.
     batch_size: int = 0
@@ -119,13 +119,13 @@ class Verification(passport.Stamped, results.Result):
     # {output: {metric: bound}}.
     bounds: dict[str, dict[str, float]]
     misses: tuple[thresholds.Miss, ...]
-    # What engines did that they should not, and what the converted model lacks or has otherwise; lines.
+    # Lines on what engines did and should not, and on what the converted model lacks or has otherwise.
     engine_problems: tuple[str, ...]
     structure_problems: tuple[str, ...]
     # {engine: runs}, and {engine: builds inside of calls}, of all calls.
     engine_runs: dict[str, int]
     builds: dict[str, int]
-    # How many there were, and their distinct shapes as text.
+    # The number of calls, and their distinct shapes as text.
     calls: int
     shapes: tuple[str, ...]
     # {signature: "data" or "random"}.
@@ -135,7 +135,7 @@ class Verification(passport.Stamped, results.Result):
     dropped: int
     # The seed of drawn inputs.
     seed: int
-    # As truth.to_dict says, None without labels. Of a wrapped model the least accurate of `accuracies`.
+    # The accuracy, as truth.to_dict gives it; None without labels. For a wrapped model it is the lowest of `accuracies`.
     accuracy: dict[str, Any] | None
     # For an INT8 model: how much of the data its calibration used.
     calibration: held_out.CalibrationUse | None = None
@@ -205,7 +205,7 @@ class Verification(passport.Stamped, results.Result):
         return not self.problems
 
     def summary(self) -> str:
-        """As Result.summary."""
+        """The summary, as Result.summary."""
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
         found = f"{self.problems[0]}{more}" if self.problems else self.evidence
         return f"{self.verdict}: {self.converted} against {self.original}; {found}"
@@ -315,8 +315,8 @@ def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules
             wrapped_labels.accuracies(exchange, labels, reference, answers, rules, options) if labels else ((), ())
         )
     rows: dict[str, int] = {}
-    for one in exchange.sent:
-        rows[one.label] = rows.get(one.label, 0) + one.call.rows
+    for sent_call in exchange.sent:
+        rows[sent_call.label] = rows.get(sent_call.label, 0) + sent_call.call.rows
     unbuilt = _unbuilt(manifest)
     return Verification(
         original=str(pathlib.Path(first.source).absolute()),
@@ -526,7 +526,7 @@ def _check_outputs(first: Model, names: Sequence[str]) -> None:
 
 
 def _with_outputs(contents: Contents, names: Sequence[str]) -> Contents:
-    """The same with no other outputs than these; () for all."""
+    """The Contents with only these outputs; () keeps all."""
     return dataclasses.replace(
         contents,
         signatures={
@@ -670,7 +670,7 @@ def _remarks(*runs: Run) -> tuple[str, ...]:
 
 def _arithmetic(answers: Run, first: Model, second: Model) -> str:
     if not answers.gpu or not second.engines:
-        # Of two runtimes, take the arithmetic of the one that states it.
+        # If only one of two runtimes states its arithmetic, take that one.
         arithmetic = second.kind.arithmetic(second.path) or first.kind.arithmetic(first.path)
         return arithmetic.key if arithmetic else "rewrite"
     lowest = _lowest(second)

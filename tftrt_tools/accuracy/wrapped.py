@@ -47,7 +47,7 @@ class Sent:
     original: int
     # The signature that was added; None for one of the original.
     added: Added | None
-    # What the signature is called in the result.
+    # The signature's name in the result.
     label: str
     # Where its values come from.
     source: Origin
@@ -76,7 +76,7 @@ class Labelled:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """What both models are asked."""
+    """The calls of both models."""
 
     # Calls of the original, and of the wrapped model.
     originals: tuple[run.Call, ...]
@@ -122,9 +122,9 @@ def exchange(
             "leave it out; --batch_size says how many are in a call",
         )
     maker = _Maker(record, original, asked, sizes, folder)
-    for one in there:
-        if one.name in chosen:
-            maker.add(one)
+    for added_signature in there:
+        if added_signature.name in chosen:
+            maker.add(added_signature)
     maker.keep(wrapped)
     return Exchange(
         originals=tuple(maker.originals),
@@ -368,7 +368,7 @@ def _strings(files: Sequence[bytes]) -> npt.NDArray[Any]:
 
 
 def _narrowed(added: Added, values: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same values for the original, and for the added signature in its dtypes."""
+    """The values for the original and, in its own dtypes, for the added signature."""
     theirs = {name: value.astype(added.types[name]) if name in added.types else value for name, value in values.items()}
     return {name: theirs[name].astype(value.dtype) for name, value in values.items()}, theirs
 

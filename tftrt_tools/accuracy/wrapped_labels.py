@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Answer = Mapping[str, npt.NDArray[Any]]
 # Fewer classes do not tell top5.
 _BEST = 5
-# What classes without all scores tell.
+# The metrics that classes without all scores allow.
 _OF_CLASSES = ("top1", "top5", "class_top1")
 
 

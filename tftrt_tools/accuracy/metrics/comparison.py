@@ -58,7 +58,7 @@ class Comparison(records.Record):
         return f"{self.signature}/{self.output}"
 
     def value(self, metric: str) -> float | None:
-        """Of a metric; None where it does not apply."""
+        """The value of a metric; None where it does not apply."""
         return self.values.get(metric)
 
     def shown(self, metric: str) -> str:
@@ -78,7 +78,7 @@ class Comparison(records.Record):
     mismatches = property(lambda self: self.value("mismatches"))
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the metrics stand beside the fields, those that readers count on also where they do not apply."""
+        """The document: the metrics stand beside the fields; those that readers rely on are there even where they do not apply."""
         plain = super().to_dict()
         values = plain.pop("values")
         result: dict[str, Any] = (

@@ -134,7 +134,7 @@ def matches(reference: Found, answer: Found, threshold: float) -> list[tuple[int
     for place in np.argsort(-answer.scores, kind="stable"):
         own = np.where(free, overlap[place], -1)
         best = int(own.argmax()) if own.size else -1
-        # As cocoeval: a value that misses the threshold only by rounding reaches it.
+        # As in cocoeval, a value that misses the threshold only by rounding reaches it.
         if best >= 0 and own[best] >= min(threshold, 1 - 1e-10):
             free[best] = False
             pairs.append((best, int(place), float(own[best])))
@@ -181,8 +181,8 @@ class Precision(Measure[list[Found]]):
             right = np.zeros((len(best), len(_THRESHOLDS)), bool)
             for number, threshold in enumerate(_THRESHOLDS):
                 right[[place for _, place, _ in matches(expected, given, threshold)], number] = True
-            for place, one in enumerate(given.classes.tolist()):
-                self._given.setdefault(one, []).append((float(given.scores[place]), right[place]))
+            for place, number_of_class in enumerate(given.classes.tolist()):
+                self._given.setdefault(number_of_class, []).append((float(given.scores[place]), right[place]))
 
     def values(self) -> dict[str, float]:
         if not self._truths:

@@ -21,7 +21,7 @@ _NUMBERS = frozenset((VALUES,))
 
 
 class Elements(Measure[npt.NDArray[Any]]):
-    """All of them but r2."""
+    """Computes all metrics of elements but r2."""
 
     def __init__(self, epsilon: float = 1e-3) -> None:
         super().__init__(epsilon)

@@ -79,14 +79,14 @@ def check(values: object, shape: Shape, place: str = "") -> None:
         for key, inner in values.items() if every is not None else ():
             assert every is not None
             _check_entry(inner, every, f"{place}.{key}".lstrip("."))
-        for key, one in shape.items() if every is None else ():
+        for key, expected in shape.items() if every is None else ():
             name = key.removesuffix("!")
             where = f"{place}.{name}".lstrip(".")
             if name != key and values.get(name) is None:
                 raise ValueError(f"it has no {name!r}")
-            if isinstance(one, list) and name in values and values[name] is None:
+            if isinstance(expected, list) and name in values and values[name] is None:
                 raise ValueError(f"{where} is null")
-            check(values.get(name), one, where)
+            check(values.get(name), expected, where)
 
 
 def _check_entry(value: object, shape: Shape, place: str) -> None:

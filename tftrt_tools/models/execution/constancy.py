@@ -89,7 +89,7 @@ def _certain(rows: npt.NDArray[Any]) -> tuple[int, bool]:
 
 
 def _alike(array: npt.NDArray[Any], earlier: npt.ArrayLike) -> bool:
-    """Whether all of `array` equals `one` (which is broadcast), apart from the rounding of fractions."""
+    """Whether all of `array` equals `earlier` (which is broadcast), apart from the rounding of fractions."""
     earlier = np.asarray(earlier)
     if array.dtype.kind not in "fc" and array.dtype.name != "bfloat16":
         return bool(np.all(array == earlier))

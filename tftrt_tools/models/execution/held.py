@@ -82,7 +82,7 @@ def loaded(
     Args: label: its name in messages. env: further environment variables of the process. log_file: where to keep what its runtime logs.
     Yields: Held. Raises: TftrtError where it cannot be loaded.
     """
-    asked = Asked(path=str(model.path), loader=model.runtime.jobs, label=label, token=uuid.uuid4().hex)
+    request = Asked(path=str(model.path), loader=model.runtime.jobs, label=label, token=uuid.uuid4().hex)
     env = {**model.runtime.env, **(env or {})}
     with scratch.folder("held") as folder, call.worker(env, log_file, model.runtime.python) as worker:
-        yield Held(worker, asked, pathlib.Path(folder))
+        yield Held(worker, request, pathlib.Path(folder))

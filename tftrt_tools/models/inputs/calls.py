@@ -281,13 +281,13 @@ class CallMaker:
     def filled(self, given: givens.Given) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """{signature: {input: array, rows in front}} of the signatures that the data fills. Args: given: arrays, not of a function.
         Raises: UsageError as `cut`."""
-        found = cutting.filled(
+        filled_rows = cutting.filled(
             given.arrays,
             self._to_fill(given),
             self._asked.said if self._asked.said != givens.FLAG else "the data",
             given.aside,
         )
-        return {name: self._with_frozen(name, arrays) for name, arrays in found.items()}
+        return {name: self._with_frozen(name, arrays) for name, arrays in filled_rows.items()}
 
     def _to_fill(self, given: givens.Given) -> dict[str, list[InputSpec]]:
         """The inputs that the data has to fill: those that the conversion froze only if the data has them."""

@@ -1,4 +1,4 @@
-"""Models that run in the Python of another environment: a plan of another TensorRT, a file in another ONNX Runtime."""
+"""Runs models in the Python of another environment: a plan of another TensorRT, a file in another ONNX Runtime."""
 
 from __future__ import annotations
 

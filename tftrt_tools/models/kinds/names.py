@@ -92,7 +92,7 @@ def match(
 
 
 def beside(first: Model, second: Model) -> Matched:
-    """Two models of which each goes by its own names. Raises: UsageError where a kind of model has no signatures to name."""
+    """Match two models without renaming: each keeps its own names. Raises: UsageError where a kind of model has no signatures to name."""
     for model in (first, second):
         if not model.kind.named_signatures:
             raise errors.UsageError(
@@ -115,7 +115,7 @@ def _check_said(said: Mapping[str, str], first: Model, second: Model, flag: str)
 
 
 def _only(model: Model, keys: Sequence[str]) -> str:
-    """The signature to compare with a model that has one."""
+    """The signature to compare with a model that has only one."""
     if not model.kind.named_signatures:
         return next(iter(model.signatures))
     walked = Once.of(chosen(list(model.signatures), keys), model.contents.same).names
@@ -176,13 +176,13 @@ def _itself(name: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name without what exporters add or change."""
+    """A name without the parts that exporters add or change."""
     name = re.sub(r":\d+$", "", name).removeprefix("serving_default_")
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
 def fits(one: InputSpec, other: InputSpec) -> bool:
-    """Whether a shape could be accepted by both."""
+    """Whether some shape fits both inputs."""
     return (
         one.shape is None
         or other.shape is None

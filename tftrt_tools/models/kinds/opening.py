@@ -42,7 +42,7 @@ def check_converted(model: str | os.PathLike[str] | Source) -> None:
 
 
 def overview(model: str | os.PathLike[str] | Source) -> Overview | None:
-    """As Kind.overview; None also of a model that is not whole."""
+    """The Overview of a model, as Kind.overview; None also for a model that is not whole."""
     source = of(model)
     try:
         return table.kind(source.path).overview(source.path)
@@ -79,16 +79,17 @@ def opened(*models: str | os.PathLike[str] | Source, log_file: str | None = None
     Yields: a Model of each. Raises: UsageError, TftrtError.
     """
     sources = [check(model) for model in models]
-    kinds = [table.kind(source.path) for source in sources]
+    kind_of_each = [table.kind(source.path) for source in sources]
     with contextlib.ExitStack() as stack:
         paths = [
-            stack.enter_context(kind.opened(source, log_file)) for kind, source in zip(kinds, sources, strict=True)
+            stack.enter_context(kind.opened(source, log_file))
+            for kind, source in zip(kind_of_each, sources, strict=True)
         ]
         contents: dict[int, Contents] = {}
-        for kind in dict.fromkeys(kinds):
-            places = [place for place, other in enumerate(kinds) if other is kind]
+        for kind in dict.fromkeys(kind_of_each):
+            places = [place for place, other in enumerate(kind_of_each) if other is kind]
             contents.update(zip(places, kind.contents([paths[place] for place in places]), strict=True))
         yield tuple(
             Model(kind=kind, source=source, path=path, contents=contents[place])
-            for place, (kind, source, path) in enumerate(zip(kinds, sources, paths, strict=True))
+            for place, (kind, source, path) in enumerate(zip(kind_of_each, sources, paths, strict=True))
         )

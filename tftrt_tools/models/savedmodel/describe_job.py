@@ -8,7 +8,7 @@ from tftrt_tools.models.savedmodel.job import graph, input_facts, protos, twins,
 
 
 def job(models: Sequence[str]) -> list[Description]:
-    """As describe.read."""
+    """The job describe.read."""
     return [_description(model) for model in models]
 
 

@@ -95,7 +95,7 @@ def check_links(path: str | os.PathLike[str], *parts: str) -> None:
 
 
 def check_link(link: pathlib.Path, model: str | os.PathLike[str]) -> None:
-    """Refuse a link that leads out of the directory `model`; what is none passes. Raises: UsageError."""
+    """Refuse a link that leads out of the directory `model`; a path that is no link passes. Raises: UsageError."""
     if not link.is_symlink():
         return
     home, end = pathlib.Path(os.path.realpath(model)), pathlib.Path(os.path.realpath(link))
@@ -155,7 +155,7 @@ def digest(path: str | os.PathLike[str]) -> str:
     path = pathlib.Path(path)
     whole = hashlib.sha256()
     for name, file in _named(path):
-        # A name is bytes, which need not be text.
+        # A file's name is bytes, which need not be text.
         whole.update(b"%s\0%d\0" % (os.fsencode(name), file.stat().st_size))
         with open(file, "rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
@@ -164,7 +164,7 @@ def digest(path: str | os.PathLike[str]) -> str:
 
 
 def _named(path: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
-    """(name in the digest, file) of all that belongs to `path`."""
+    """(name in the digest, file) of each file that belongs to `path`."""
     if path.is_dir():
         return [(name, path / name) for name in listing(path)]
     return [(file.name, file) for file in ([] if path.is_file() else checkpoint_parts(path)) or [path]]

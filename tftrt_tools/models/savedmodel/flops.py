@@ -12,9 +12,9 @@ class Flops(records.Record):
     """Floating point operations of the convolutions and matrix products of one call: a multiplication with its addition counts as two.
     Unknown batch sizes count as 1."""
 
-    # Of the nodes in engines.
+    # The operations of the nodes in engines.
     inside: int = 0
-    # Of all nodes.
+    # The operations of all nodes.
     total: int = 0
     # Names of nodes whose sizes are not known; neither number counts them.
     unknown: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Flops(records.Record):
         return None if self.unknown or not self.total else self.inside / self.total
 
     def text(self) -> str:
-        """Such as "98% of 8.18 G"."""
+        """The share and the total as messages show them, such as "98% of 8.18 G"."""
         if self.unknown:
             return "not known"
         return f"{self.share:.0%} of {_short(self.total)}" if self.total else "none to do"
@@ -68,7 +68,7 @@ def _nodes(names: tuple[str, ...]) -> str:
 
 
 def _short(count: int) -> str:
-    """Such as "8.18 G"."""
+    """A number as messages show it, such as "8.18 G"."""
     for unit, least in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if count >= least:
             return f"{count / least:.3g} {unit}"

@@ -13,7 +13,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
-    # This module reads flags, and NumPy is not loaded yet then.
+    # This module also reads flags, before NumPy is loaded.
     import numpy.typing as npt
 
 _EXAMPLE = "write --freeze='INPUT:VALUE;SIGNATURE/OTHER:VALUE', as in --freeze=training:false"
@@ -104,7 +104,7 @@ def of_manifest(
 def _value(name: str, text: str, spec: InputSpec) -> npt.NDArray[Any]:
     import numpy as np
 
-    # Of an unknown shape the value says that it is a single one.
+    # Where the shape is unknown, the value says that the input is a single number.
     if spec.shape not in ((), None) or spec.dtype != "bool" and not spec.dtype.startswith(("float", "int", "uint")):
         raise errors.UsageError(
             f"--freeze: input {name!r} is {spec.text()}", "only a single bool or number can be frozen"

@@ -79,11 +79,11 @@ class Inspection(records.Record, results.Result):
 
     # Absolute path of its directory.
     model: str
-    # Of its MetaGraph.
+    # The tags of its MetaGraph.
     tags: tuple[str, ...]
     # The version that saved it.
     tensorflow: str
-    # Of saved_model.pb.
+    # The bytes of saved_model.pb.
     graph_bytes: int
     signatures: tuple[SignatureGraph, ...]
     # Engine ops, one for each name.
@@ -115,13 +115,13 @@ class Inspection(records.Record, results.Result):
         return [asset for file in self.engine_files if file.engine == engine for asset in file.assets]
 
     def flops(self, signature: str) -> Flops | None:
-        """The Flops of a signature by the manifest; None if it has none."""
+        """The Flops of a signature that the manifest states; None if it states none."""
         said = passport.signatures(self.manifest).get(signature, {}).get("flops")
         return Flops.from_dict(said) if said else None
 
     @property
     def once(self) -> dict[str, SignatureGraph]:
-        """Its signatures, each function once: {its names, for tables: SignatureGraph}."""
+        """The signatures, each function once: {its names, for tables: SignatureGraph}."""
         known = {one.name: one for one in self.signatures}
         walked = Once.of(list(known), {name: one.same_as or name for name, one in known.items()})
         return {walked.label(name): known[name] for name in walked.names}
@@ -139,7 +139,7 @@ class Inspection(records.Record, results.Result):
         return [one.name for one in self.signatures if engine in one.engines]
 
     def to_dict(self) -> dict[str, Any]:
-        """Beside each engine op it has the other facts about this engine; `from_dict` ignores them."""
+        """The document. Beside each engine op it has the other facts about this engine, which `from_dict` ignores."""
         engines = [
             engine.to_dict()
             | {
@@ -153,7 +153,7 @@ class Inspection(records.Record, results.Result):
 
 
 def bytes_text(count: float) -> str:
-    """Bytes for people: 63 MB."""
+    """A number of bytes as messages show it: 63 MB."""
     for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= least:
             return f"{count / least:.3g} {unit}"

@@ -30,9 +30,9 @@ _Answer = TypeVar("_Answer")
 
 
 class _Connection:
-    """What all clients share: the address, the arguments of each call, and the messages for errors."""
+    """The parts that all clients share: the address, the arguments of each call, and the messages for errors."""
 
-    # What the server speaks; a class attribute of each client.
+    # The server's protocol; a class attribute of each client.
     protocol: ClassVar[Protocol]
 
     def __init__(
@@ -248,7 +248,7 @@ async def _result(running: Awaitable[bytes]) -> bytes:
 
 
 def _method(call: Call[Any]) -> str:
-    """Such as "Predict"."""
+    """The method's name in a path, such as "Predict"."""
     return call.path.rpartition("/")[2]
 
 

@@ -22,7 +22,7 @@ class TensorSpec:
     name: str = ""
 
     def text(self) -> str:
-        """Such as float32[?,224,224,3]."""
+        """Dtype and shape, such as float32[?,224,224,3]."""
         return f"{self.dtype}[{shapes.text(self.shape)}]"
 
 

@@ -20,7 +20,7 @@ class Message(typing.Protocol):
     """A protocol message."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802 (protobuf's name)
-        """Its bytes."""
+        """The bytes of the message."""
 
 
 # A models.config: its path, its text, or a ModelServerConfig.
@@ -47,11 +47,11 @@ class VersionStatus:
         return self.state == END and self.error_code != "OK"
 
     def error_text(self) -> str:
-        """Such as "INVALID_ARGUMENT: …", "" without an error."""
+        """The error's name and text, such as "INVALID_ARGUMENT: …"; "" without an error."""
         return "" if self.error_code == "OK" else f"{self.error_code}: {self.error}"
 
     def line(self) -> str:
-        """All of it in one line, such as "2 END (INVALID_ARGUMENT: …)"."""
+        """The status in one line, such as "2 END (INVALID_ARGUMENT: …)"."""
         told = "" if self.error_code == "OK" else f" ({self.error_code}: {errors.first_line(self.error)})"
         return f"{self.version} {self.state}{told}"
 

@@ -51,7 +51,7 @@ class ModelSpec:
 
     @classmethod
     def from_parts(cls, parts: Sequence[memoryview]) -> "ModelSpec":
-        """From the pieces of a ModelSpec. Raises: ValueError."""
+        """Parse the pieces of a ModelSpec. Raises: ValueError."""
         texts: dict[int, str] = {}
         version: int | None = None
         for field, wire_type, value in fields.walk(fields.joined(parts)) if parts else ():
@@ -78,7 +78,7 @@ class Answered(dict[str, _Value]):
 
 
 def text_field(number: int, value: str) -> list[Any]:
-    """A text as a field, in pieces of bytes; nothing where it is empty."""
+    """A text as a field, in pieces of bytes; no pieces for an empty text."""
     return varints.delimited(number, utf8(value)) if value else []
 
 

@@ -13,11 +13,11 @@ from tftrt_tools.servers.client.model_spec import ModelSpec
 class Protocol:
     """A server's protocol: its paths, and the two halves of the call that runs a model."""
 
-    # Of the server, for people.
+    # The server's name in messages.
     server: str
     # The port where it usually is.
     port: int
-    # In front of an address, "" for none.
+    # The scheme in front of an address, "" for none.
     scheme: str
     # Full gRPC methods.
     paths: tuple[str, ...]

@@ -59,7 +59,7 @@ def write(work: Assignment) -> int:
 
 
 def read(fd: int) -> Assignment:
-    """What `write` wrote; closes the descriptor."""
+    """Read what `write` wrote, and close the descriptor."""
     with os.fdopen(fd, "rb") as file:
 
         def part() -> bytes | None:

@@ -184,7 +184,7 @@ class Closed:
         self.stopped = True
 
     def retire(self) -> None:
-        """A slot sends no more."""
+        """Note that a slot sends no more requests."""
         with self._lock:
             self._active -= 1
             if not self._active:

@@ -11,7 +11,7 @@ _UNKNOWN = 2  # gRPC's code
 
 
 class Functions:
-    """What a worker calls in place of channels. Each request under way has a thread of its own."""
+    """Functions that a worker calls instead of sending on channels. Each request under way has a thread of its own."""
 
     def __init__(self, head: Mapping[str, Any]) -> None:
         """Args: head: of an Assignment: "factory", "request" and "threads"."""

@@ -80,7 +80,7 @@ def driven(
       makes before it is ready, None where it makes none.
     """
     with workers.started(work, env) as team:
-        # What the worker says of a function that it cannot make names it.
+        # The worker's message about a function that it cannot make names the function.
         team.connected("" if in_process else name, connect_s, first_s)
         if on_ready:
             on_ready()
@@ -108,7 +108,7 @@ def offsets(plan: Plan) -> npt.NDArray[np.int64]:
 
 
 def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assignment.Assignment]:
-    """What each worker of a plan gets, for workers.started."""
+    """The Assignment of each worker of a plan, for workers.started."""
     processes, instants, tls = _processes(plan), offsets(plan), target.tls
     under_way = plan.max_outstanding if plan.kind == "open" else plan.concurrency
     channels = max(1, min(target.channels, under_way // processes))

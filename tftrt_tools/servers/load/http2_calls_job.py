@@ -111,7 +111,7 @@ class Http2Calls:
                 raise NoServer
 
     def _made(self) -> Connection:
-        """A new connection. Raises: OSError."""
+        """Make a new connection. Raises: OSError."""
         if isinstance(self._where, str):
             own = socket.socket(socket.AF_UNIX)
             own.settimeout(_ATTEMPT_S)
@@ -157,12 +157,12 @@ class _Slot:
 
     @property
     def ready(self) -> bool:
-        """Whether the server has greeted."""
+        """Whether the server has sent its SETTINGS."""
         return self.connection is not None and self.connection.ready
 
     @property
     def lost(self) -> bool:
-        """Whether it needs another connection."""
+        """Whether the slot needs another connection."""
         return self.connection is None or self.connection.lost
 
     def renew(self) -> None:
@@ -189,7 +189,7 @@ class _Slot:
         return reply
 
     def report(self, events: int) -> None:
-        """What the system says of the connection."""
+        """Handle what the system reports of the connection. Args: events: of epoll."""
         connection = self.connection
         if connection is None:
             return

@@ -177,7 +177,7 @@ class Connection:
             self._end(stream, Refused(_DEADLINE, "Deadline Exceeded"))
 
     def lose(self, text: str, code: int = UNAVAILABLE) -> None:
-        """It can be used no more: its calls end."""
+        """Give the connection up: its calls end."""
         with self._lock:
             if self.lost:
                 return

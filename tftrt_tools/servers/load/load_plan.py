@@ -56,7 +56,7 @@ class Target:
     timeout_s: float = 30.0
     # The most connections of a process; a closed loop has no more than it has requests under way.
     channels: int = 4
-    # How long to wait for the server at first.
+    # Seconds to wait for the server at the start.
     connect_s: float = 10.0
     # Whether an answer is the expected one if it has the same outermost fields in any order, as a map's entries may come.
     unordered: bool = False
@@ -139,7 +139,7 @@ class Progress:
     seconds: float
     # Requests that ended in this phase.
     ended: int
-    # How many of those failed.
+    # The number of those that failed.
     failed: int
     # int64 [n]: latencies of the answers that came since the last call.
     latency_ns: npt.NDArray[np.int64]

@@ -91,12 +91,12 @@ class Entries:
 
     @property
     def latency_ns(self) -> Column:
-        """From the instant a request was due to its end."""
+        """Nanoseconds from the instant when a request was due to its end."""
         return self.done_ns - self.scheduled_ns
 
     @property
     def service_ns(self) -> Column:
-        """From the send to the end."""
+        """Nanoseconds from the send to the end."""
         return self.done_ns - self.sent_ns
 
     def by_sent(self) -> "Entries":

@@ -15,7 +15,7 @@ _Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request(records.Record):
-    """What is measured of which model. part: a key of plan.PARTS or plan.OF_A_PLAN."""
+    """A part to measure of a model. part: a key of plan.PARTS or plan.OF_A_PLAN."""
 
     # A SavedModel or a plan directory.
     model: str
@@ -24,7 +24,7 @@ class Request(records.Record):
     shapes: Mapping[str, tuple[_Shape, ...]] = dataclasses.field(default_factory=dict)
     # {engine: batches to measure, too}.
     rows: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    # Of a plan directory: {input: shape} to measure, too.
+    # For a plan directory: {input: shape} to measure, too.
     calls: tuple[Mapping[str, _Shape], ...] = ()
 
 

@@ -31,14 +31,14 @@ _FINE = 1 / 1500
 class Apart:
     """Traced calls, taken apart; means of a call. Seconds as traced."""
 
-    # How many calls the trace holds, and how many of them count: the typical half.
+    # The number of calls in the trace, and of those that count: the typical half.
     traced: int
     counted: int
     # Mean of those that count.
     seconds: float
     # {stage: {what: seconds}}; they add up to `seconds`.
     stages: Mapping[Stage, Mapping[Key, float]]
-    # What takes each instant of the most typical call, in order.
+    # The stretches of the most typical call, in order.
     timeline: tuple[Stretch, ...]
     ops: tuple[OpTime, ...]
     engines: tuple[EngineRun, ...]
@@ -146,7 +146,7 @@ def _timeline(call: Event, shared: Mapping[Stage, Mapping[Key, Sequence[Span]]])
 
 
 def _within(event: Event, windows: Sequence[Span]) -> bool:
-    """Whether it begins in one of the windows."""
+    """Whether the event begins in one of the windows."""
     return any(low <= event.start < high for low, high in windows)
 
 

@@ -17,7 +17,7 @@ from tftrt_tools.studies.profiling.traces import Memory
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Latency(records.Record):
-    """How long a call takes, from arrays on the host to arrays on the host, without a trace. Seconds."""
+    """The latency of a call without a trace, from arrays on the host to arrays on the host. Seconds."""
 
     # Median and 90th percentile of all calls.
     p50: float
@@ -41,7 +41,7 @@ class Latency(records.Record):
         return max(self.rounds)
 
     def text(self) -> str:
-        """Such as "1.234 ms (1.230 to 1.241)"."""
+        """The latency in words, such as "1.234 ms (1.230 to 1.241)"."""
         return f"{1e3 * self.p50:.3f} ms ({1e3 * self.low:.3f} to {1e3 * self.high:.3f})"
 
 
@@ -49,16 +49,16 @@ class Latency(records.Record):
 class Part(records.Record):
     """A part of a call. All parts together are the measured latency."""
 
-    # For people.
+    # The name in tables and messages.
     name: str
     group: Group
     # What is busy: the GPU, or the host while the GPU is idle; "" for what cannot be placed.
     device: Device
     # The engine op that it belongs to, or "".
     engine: str = ""
-    # Of the measured call.
+    # Seconds of the measured call.
     seconds: float
-    # Of the traced call.
+    # Seconds of the traced call.
     traced_seconds: float
 
 
@@ -72,9 +72,9 @@ class Callers(records.Record):
     # Median and 90th percentile of a call, in seconds.
     p50: float
     p90: float
-    # What ran at the same time, from a trace; None for one caller, or where the trace failed.
+    # The overlap of the calls, from a trace; None for one caller, or where the trace failed.
     overlap: Overlap | None = None
-    # Each GPU meanwhile.
+    # The use of each GPU meanwhile.
     gpus: tuple[Use, ...] = ()
 
 
@@ -99,9 +99,9 @@ class CallProfile(records.Record):
     # times gpu_factors, which are 1 if the GPU's work fits into the measured time.
     host_factors: dict[Stage, float]
     gpu_factors: dict[Stage, float]
-    # In the order of a call's way; "not placed" last.
+    # The parts in the order in which a call passes them; "not placed" last.
     parts: tuple[Part, ...]
-    # What takes each instant of one traced call, in order.
+    # The stretches of one traced call, in order.
     timeline: tuple[Stretch, ...]
     # The longest first.
     ops: tuple[OpTime, ...]
@@ -110,14 +110,14 @@ class CallProfile(records.Record):
     # {arithmetic as execution.kernels names it: seconds of kernels}.
     arithmetic: dict[str, float]
     callers: tuple[Callers, ...]
-    # Of TensorFlow's allocator on the GPU during the trace; None without one.
+    # Bytes of TensorFlow's allocator on the GPU during the trace; None without a GPU.
     memory: Memory | None = None
-    # Of the first call of all; it loads kernels, and builds engines that are missing.
+    # Seconds of the very first call; it loads kernels, and builds engines that are missing.
     first_seconds: float
-    # What engines did in the first and in a later call.
+    # The CallTrace of the first call and of a later one.
     first: CallTrace
     later: CallTrace
-    # What has to be known with these figures, a line each.
+    # Remarks that readers of these figures need, a line each.
     notes: tuple[str, ...] = ()
 
     written_too: typing.ClassVar[tuple[str, ...]] = ("gpu_seconds", "idle_seconds", "unplaced_share")
@@ -129,7 +129,7 @@ class CallProfile(records.Record):
 
     @property
     def rows(self) -> int:
-        """Its batch: the largest first dimension of its inputs; 1 for scalars."""
+        """The batch: the largest first dimension of the call's inputs; 1 for scalars."""
         return max((shape[0] for shape in self.shapes.values() if shape), default=1)
 
     @property
@@ -152,5 +152,5 @@ class CallProfile(records.Record):
         )
 
     def text(self) -> str:
-        """For people: serving_default(x 1x8x8x1)."""
+        """The call as messages show it: serving_default(x 1x8x8x1)."""
         return f"{self.signature}({shape_grammar.call_text(self.shapes)})"

@@ -18,7 +18,7 @@ STAGES: tuple[Stage, ...] = ("input", "rest")
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """What a part is of. engine: the engine op's name, "" for other parts."""
+    """What a part belongs to. engine: the engine op's name, "" for other parts."""
 
     group: Group
     device: Device
@@ -27,7 +27,7 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stretch(records.Record):
-    """What took a stretch of a call. As in Key; start, end: seconds from the call's begin."""
+    """A stretch of a call, and what it was spent on: fields as in Key. start, end: seconds from the call's beginning."""
 
     group: Group
     device: Device
@@ -41,13 +41,13 @@ class OpTime(records.Record):
     """An op outside of engines; means of a call."""
 
     name: str
-    # Such as "Conv2D".
+    # The op's type, such as "Conv2D".
     type: str
-    # How often it ran.
+    # The runs of the op in a call.
     runs: float
-    # On the host: computing, or launching its kernels; in the trace, which slows it.
+    # Seconds on the host, computing or launching kernels; the trace slows it.
     host_seconds: float
-    # Its kernels, and how many.
+    # Seconds of its kernels, and how many there are.
     gpu_seconds: float
     kernels: float
 
@@ -56,13 +56,13 @@ class OpTime(records.Record):
 class EngineRun(records.Record):
     """An engine op in a call; means of a call."""
 
-    # Of the engine op.
+    # The name of the engine op.
     name: str
-    # How often its engine ran.
+    # The runs of its engine in a call.
     runs: float
     # The engine op on the host, in the trace, which slows it.
     host_seconds: float
-    # Its kernels and copies, and how many.
+    # Seconds of its kernels and copies, and how many there are.
     gpu_seconds: float
     kernels: float
     # From the first kernel's begin to the last one's end, the GPU was without work so long: the host launches too slowly, or it waits.
@@ -78,7 +78,7 @@ class EngineRun(records.Record):
 class Copy(records.Record):
     """Copies of a kind; means of a call."""
 
-    # Such as "host to GPU".
+    # The direction, such as "host to GPU".
     kind: str
     # The stage of the call that asked for them: "input", "copy" (while the graph ran) or "output".
     group: Group

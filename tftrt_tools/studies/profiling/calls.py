@@ -18,7 +18,7 @@ from tftrt_tools.studies.profiling.call_parts import Apart
 from tftrt_tools.studies.profiling.call_profile import Callers, CallProfile, Latency, Part
 from tftrt_tools.studies.profiling.call_records import GROUPS, Key
 
-# A share that cannot be placed is told from here on.
+# From this share on, a remark tells of time that cannot be placed.
 UNPLACED = 0.05
 # A factor of the host below this means that the trace says little about the host.
 _SLOWED = 0.5
@@ -34,7 +34,7 @@ _NAMES = {
     ("output", "GPU"): "copies back",
     ("rest", ""): "not placed",
 }
-# Of a plan's calls, where they are others.
+# The names of a plan's parts where they differ.
 _NAMES_OF_PLANS = {
     ("input", "host"): "starting the copies to the GPU",
     ("call", "host"): "Python around the plan",

@@ -68,7 +68,7 @@ def _whole(event: Event, process: int, thread: int, begin: float) -> dict[str, A
 
 
 def _arrows(tracks: Iterable[Track], number: int, begin: float) -> Iterator[dict[str, Any]]:
-    """From each launch on the host to what it launched."""
+    """Arrows from each launch on the host to the kernel or copy that it launched."""
     launches: dict[int, tuple[int, Event]] = {}
     tracks_of = {gpu: [track for track in tracks if track.gpu == gpu] for gpu in (False, True)}
     for thread, track in enumerate(tracks_of[False], 1):

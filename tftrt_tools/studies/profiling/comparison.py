@@ -45,7 +45,7 @@ class ProfileComparison(records.Record):
     other: str
     calls: tuple[CallPair, ...]
     engines: tuple[engines_compare.Comparison, ...]
-    # What has to be known with the figures, a line each.
+    # Remarks that readers of the figures need, a line each.
     notes: tuple[str, ...] = ()
 
     document: typing.ClassVar[str] = "profile_comparison"

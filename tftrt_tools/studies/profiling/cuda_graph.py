@@ -16,10 +16,10 @@ class CudaGraph(records.Record):
 
     # Nodes of the graph.
     nodes: int = 0
-    # Of the process: a call and the wait for it.
+    # Seconds of the process: a call and the wait for it.
     plain: float | None = None
     graph: float | None = None
-    # On the GPU, where the next call always waits.
+    # Seconds on the GPU, where the next call always waits.
     plain_row: float | None = None
     graph_row: float | None = None
     # Why there is none, or "".
@@ -47,7 +47,7 @@ class CudaGraph(records.Record):
 
 
 def measured(answer: Mapping[str, Any]) -> CudaGraph:
-    """From the recorded part "graph"."""
+    """Make the CudaGraph from the recorded part "graph"."""
     errors = answer.get("errors", {})
     turns = answer.get("turns")
     if not turns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# What is said, what it means, and the mend.
+# (words of a message, its meaning, the mend).
 _KNOWN = (
     (
         r"INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM",

@@ -31,7 +31,7 @@ class Tensor(records.Record):
 
     @property
     def elements(self) -> int | None:
-        """How many values it has; None where a size is open."""
+        """The number of values; None where a size is open."""
         if self.shape is None:
             return None
         sizes = [size for size in self.shape if size is not None]
@@ -80,5 +80,5 @@ class Graph(records.Record):
 
     @property
     def flops(self) -> int:
-        """Of all nodes whose sizes are known."""
+        """The FLOPs of all nodes whose sizes are known."""
         return sum(node.flops or 0 for node in self.nodes)

@@ -29,7 +29,7 @@ class LayerProfile(records.Record):
 
     # TensorRT's, without the mark of a profile.
     name: str
-    # What it is.
+    # The layer's role.
     role: Role
     # TensorRT's kind, such as "CaskConvolution"; "" where neither the log of the build nor the inspector tells.
     kind: str = ""
@@ -51,11 +51,11 @@ class LayerProfile(records.Record):
     formats: str = ""
     # TensorRT's number of the implementation, "" where neither the log of the build nor the inspector tells.
     tactic: str = ""
-    # Of its first output.
+    # The shape of its first output.
     output_shape: tuple[int | None, ...] | None = None
     # Operations of its convolutions and matrix products, two for a multiplication with its addition.
     flops: int | None = None
-    # What it reads and writes, weights included.
+    # Bytes that it reads and writes, weights included.
     bytes: int | None = None
     tflops: float | None = records.field(default=None, digits=3)
     gb_per_s: float | None = records.field(default=None, digits=1)
@@ -65,15 +65,15 @@ class LayerProfile(records.Record):
 
     @property
     def short(self) -> str:
-        """For people: TensorRT's name without the engine's."""
+        """The name as tables show it: TensorRT's name without the engine's."""
         return layers.short(self.name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Latency(records.Record):
-    """How long the engine takes, without a profiler; medians in seconds."""
+    """The latency of the engine without a profiler; medians in seconds."""
 
-    # On the GPU, between CUDA events around one call that is awaited.
+    # On the GPU, between CUDA events around one call; the process waits for it.
     single: float
     # On the GPU, where the next call always waits.
     in_a_row: float
@@ -88,12 +88,12 @@ class EngineProfile(records.Record):
     """One engine, with one of its profiles, at one set of input shapes."""
 
     engine: str
-    # For which the engine was asked.
+    # The precision that the engine was built for.
     precision: str
     implicit_batch: bool
     # The optimization profile, from 0.
     profile: int
-    # How many it has.
+    # The number of the engine's profiles.
     profiles: int
     # {input or output of the engine: its shape}.
     shapes: dict[str, tuple[int, ...]]
@@ -108,13 +108,13 @@ class EngineProfile(records.Record):
     kernels_by: How | None
     # Seconds of kernels and copies of the trace that belong to no layer.
     other_kernel_seconds: float = 0.0
-    # None where the native segment was removed.
+    # The fusion; None where the native segment was removed.
     fusion: Fusion | None = None
     memory: Memory | None = None
     cuda_graph: CudaGraph | None = None
     streams: tuple[Streams, ...] = ()
     peaks: Peaks | None = None
-    # What readers need to know: what could not be measured, and why.
+    # Remarks: what could not be measured, and why.
     notes: tuple[str, ...] = ()
 
     written_digits: typing.ClassVar[Mapping[str, int]] = {"agreement": 4}
@@ -135,7 +135,7 @@ class EngineProfile(records.Record):
 
     @property
     def gap_seconds(self) -> float | None:
-        """Of each call in a row: when no kernel runs, because the next one is not launched or not begun yet."""
+        """Seconds of each call in a row in which no kernel runs, because the next one is not launched or has not begun."""
         if self.latency is None or self.kernel_seconds is None:
             return None
         return max(0.0, self.latency.in_a_row - self.kernel_seconds)

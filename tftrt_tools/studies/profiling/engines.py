@@ -33,7 +33,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recording(records.Record):
-    """What was recorded of a model's engines, and what the model says of them."""
+    """The recorded measurements of a model's engines, and the facts about them in the model."""
 
     # {part: {"answers": [facts of an engine and profile], "log"} or {"error", "log"}}, see `job/plan_job.py`.
     parts: dict[str, Any]
@@ -48,16 +48,16 @@ class Recording(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of an engine besides its answers."""
+    """The facts about an engine besides its recorded answers."""
 
     op: EngineOp | None = None
     graph: Graph | None = None
-    # What the log of the build said, where it was kept.
+    # The engine's part of the build's log, where it was kept.
     built: layer_table.Built | None = None
 
     @property
     def precision(self) -> str:
-        """For which the engine was asked."""
+        """The precision that the engine was built for."""
         return self.op.precision if self.op else ""
 
     @property
@@ -261,7 +261,7 @@ def _precision(
     arithmetics = [kernel_names.arithmetic(name) for name in own.names] if own else []
     told = [arithmetic for arithmetic in arithmetics if arithmetic != kernel_names.OTHER]
     if told and layer.role in ("product", "fused graph"):
-        # A fused graph may multiply in several; the narrowest is first in ARITHMETICS.
+        # A fused graph may multiply in several arithmetics; the narrowest is first in ARITHMETICS.
         return min(told, key=kernel_names.ARITHMETICS.index), "kernels"
     types = [_TYPES[tensor.type] for tensor in (*row.inputs, *row.outputs) if tensor.type in _TYPES] if row else []
     if types:

@@ -14,7 +14,7 @@ from tftrt_tools.studies.profiling.engine_profile import EngineProfile, LayerPro
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side(records.Record):
-    """What the nodes of a row are in one of the two engines."""
+    """The layers that hold the nodes of a row in one of the two engines."""
 
     # TensorRT's names of the layers, and "INT8", "FP16"… of those that compute.
     layers: tuple[str, ...]

@@ -51,7 +51,7 @@ class Split(records.Record):
     before: str
     behind: str
     cause: Cause
-    # For people.
+    # The place in words.
     reason: str
 
 
@@ -69,7 +69,7 @@ class Group(records.Record):
 
     @property
     def fused(self) -> bool:
-        """Whether it is one layer."""
+        """Whether the group is one layer."""
         return not self.splits
 
 
@@ -80,14 +80,14 @@ class Moved(records.Record):
     # "reformat", "transpose" or "shuffle".
     role: str
     count: int
-    # Of those that take time at all.
+    # The number of layers that take time at all.
     running: int
     seconds: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fusion(records.Record):
-    """How an engine put its nodes together."""
+    """How an engine fused its nodes into layers."""
 
     groups: tuple[Group, ...]
     moved: tuple[Moved, ...]
@@ -104,10 +104,10 @@ class Fusion(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What is known of an engine."""
+    """The facts about an engine that show its fusions."""
 
     graph: Graph
-    # In the order in which they run.
+    # The layers in the order in which they run.
     layers: Sequence[Layer]
     # {layer: how long it runs}.
     seconds: Mapping[str, float]
@@ -117,7 +117,7 @@ class Engine:
     rows: Mapping[str, layer_table.Row]
 
     def time(self, place: int) -> float:
-        """How long a layer runs."""
+        """Seconds that a layer runs."""
         return self.seconds.get(self.layers[place].name, 0.0)
 
 
@@ -164,7 +164,7 @@ def _chain(root: Node, graph: Graph, fixed: AbstractSet[str]) -> list[str]:
         readers = [graph.by_name[name] for name in graph.readers[at.name] if graph.by_name[name].op != "_Retval"]
         steps = [reader for reader in _past(readers, graph) if reader.name not in fixed]
         following = [node for node in steps if _follows(node, at, graph, fixed, summed)]
-        # Of several, the one that is nearest: an activation before a sum.
+        # Of several readers, the nearest one: an activation before a sum.
         if not following:
             return chain
         at = min(following, key=lambda node: (node.op not in _ACTIVATIONS, list(graph.by_name).index(node.name)))
@@ -251,8 +251,8 @@ def _group(kind: Kind, nodes: Sequence[str], engine: Engine, held: Mapping[str, 
         if held[before] != held[behind]
     )
     others = {place for place in places if engine.layers[place].role != "product"} - {held[nodes[0]]}
-    for one, other in zip(places, places[1:], strict=False):
-        others |= set(_moves_between(one, other, engine))
+    for first, other in zip(places, places[1:], strict=False):
+        others |= set(_moves_between(first, other, engine))
     return Group(
         kind=kind,
         nodes=tuple(own),

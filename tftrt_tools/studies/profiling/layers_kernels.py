@@ -45,7 +45,7 @@ class Call(records.Record):
 
     @property
     def seconds(self) -> float:
-        """From the first kernel's begin to the last one's end."""
+        """Seconds from the first kernel's beginning to the last one's end."""
         return max((kernel.start + kernel.seconds for kernel in self.kernels), default=0.0)
 
     @property

@@ -35,7 +35,7 @@ _PASSING = ("Const", "_Arg", "_Retval")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to measure."""
+    """The flags of a measurement."""
 
     model: str | os.PathLike[str] | Source
     # The model before conversion, None to leave it out.
@@ -43,15 +43,15 @@ class Options:
     # Signatures, () for all; shapes, ranges and seed of drawn inputs, as inputs.calls.Asked has them.
     signature_keys: tuple[str, ...] = ()
     asked: inputs.Asked = inputs.Asked()
-    # How many calls are traced at each shape.
+    # The number of calls to trace at each shape.
     traced: int = 20
     # Numbers of callers at once.
     callers: tuple[int, ...] = (1, 2, 4)
-    # How long each number of callers is timed.
+    # Seconds for which each number of callers is timed.
     seconds: float = 0.7
     # Whether the engines are taken apart, too.
     engines: bool = True
-    # What is asked of each engine, of plan.PARTS.
+    # The parts to measure of each engine, of plan.PARTS.
     parts: tuple[str, ...] = tuple(plan.PARTS)
     # Whether a machine without a GPU may measure; engines do not run there.
     without_gpu: bool = False
@@ -126,7 +126,7 @@ def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Mea
 
 
 def _with_plan(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
-    """The same with the plan alone, and its graph."""
+    """The profile with the plan alone, and its graph, added."""
     side = measured.profile.model
     recorded_plan = plan.recording_of_plan(model.path, [call.shapes for call in side.calls], parts)
     profiles, remarks = engines.profiles(recorded_plan)
@@ -253,7 +253,7 @@ def _recorded(
 
 
 def _left(folder: pathlib.Path, error: child.ChildDied) -> dict[str, Any]:
-    """What the recorder had written before its process died. Raises: the error where that is nothing of use."""
+    """The facts that the recorder had written before its process died. Raises: the error where they are of no use."""
     path = folder / _FACTS
     facts: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     if not any(call.get("trace") for call in facts.get("calls", ())):

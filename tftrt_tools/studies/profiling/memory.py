@@ -17,21 +17,21 @@ _NO_LIMIT = 1 << 60
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Memory(records.Record):
-    """All in bytes; None where nothing tells."""
+    """Memory of an engine in bytes; None where nothing tells."""
 
     # The serialized engine.
     plan: int
     # Constants of the native segment, as the SavedModel has them.
     weights_in_model: int | None = None
-    # On the GPU: what loading the engine took, weights above all.
+    # GPU memory that loading the engine took, mostly for weights.
     engine: int | None = None
-    # On the GPU: what a context took.
+    # GPU memory that a context took.
     context: int | None = None
     # What TensorRT says that a context needs for activations and scratch, the most that any of the engine's profiles does.
     activations_and_scratch: int | None = None
-    # What this profile needs of it, by the log of the build.
+    # The part of it that this profile needs, by the log of the build.
     activations_of_profile: int | None = None
-    # What the activations between its layers would take if each kept its own memory.
+    # Memory of the activations between its layers if each had its own.
     activations_without_reuse: int | None = None
     # Scratch memory that the engine may use (max_workspace_size_bytes, None for no limit), and that its layers do, by the log of the build.
     workspace_asked: int | None = None

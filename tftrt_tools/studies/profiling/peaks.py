@@ -76,11 +76,11 @@ _HALVED = ("8.6", "8.9", "7.5")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Peaks(records.Record):
-    """What one GPU can do at most."""
+    """The peak rates of one GPU."""
 
     # {arithmetic: operations a second}, of those that it has hardware for.
     flops: dict[Arithmetic, float]
-    # Of its memory; None where NVML does not tell the bus.
+    # Bytes a second of its memory; None where NVML does not tell the bus.
     bytes_per_s: float | None
     # The clock of the multiprocessors for which `flops` holds, in MHz, and where it comes from.
     sm_mhz: float

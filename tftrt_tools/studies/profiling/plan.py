@@ -31,13 +31,13 @@ PARTS = {
 }
 # Of plan directories, too: engines of TF-TRT are built so that the inspector tells names alone.
 OF_A_PLAN = {"inspected": "what the inspector tells of each layer"}
-# Those that say where a call's time goes.
+# The parts that say where a call's time goes.
 OF_A_CALL = ("told", "timed", "traced")
 # And of a plan, whose calls can be CUDA graphs.
 OF_A_PLANS_CALL = (*OF_A_CALL, "graph")
 # Seconds of a part, to begin with and for each engine and profile; it takes a few. A part that hangs is killed, and the others count.
 _TO_BEGIN, _OF_A_PROFILE = 30.0, 15.0
-# For the first part, which counts them.
+# The request for the first part, which counts the engines.
 _MOST_PROFILES = 20
 _LOG_END = 4000
 
@@ -114,7 +114,7 @@ def _tuples(call: Mapping[str, Sequence[int]]) -> Call:
 
 
 def _built(path: str | os.PathLike[str]) -> dict[str, layer_table.Built]:
-    """What the inspector said of the plan's layers when it was built."""
+    """The inspector's document on the plan's layers from the build."""
     rows = layer_information.rows(passport.read(path, document.LAYER_INFORMATION))
     return {document.ENGINE: layer_table.Built(rows=rows)} if rows else {}
 

@@ -12,7 +12,7 @@ from tftrt_tools.studies.profiling.call_profile import CallProfile
 from tftrt_tools.studies.profiling.engine_profile import EngineProfile
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
-# Its name in a model's passport.
+# The profile's name in a model's passport.
 FILE = "profile.json"
 
 
@@ -23,7 +23,7 @@ class GpuState(records.Record):
     index: int
     name: str = ""
     uuid: str = ""
-    # Whether it is divided into MIG slices.
+    # Whether the GPU is divided into MIG slices.
     mig: bool | None = None
     # Clocks of the multiprocessors and the memory, now and at most.
     sm_mhz: int | None = None
@@ -40,7 +40,7 @@ class GpuState(records.Record):
     used_mib: int | None = None
     # Reasons for a lowered clock, in words; idleness does not count.
     slowed: tuple[str, ...] = ()
-    # Such as "gen 5 x16".
+    # The link, such as "gen 5 x16".
     pcie: str = ""
     # How many processes compute on it, all of others.
     processes: int | None = None
@@ -72,7 +72,7 @@ class Machine(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side(records.Record):
-    """A model that was called."""
+    """A model that was called, and its calls."""
 
     # Its path as the user named it, and "sha256:…" of its files.
     model: str
@@ -82,7 +82,7 @@ class Side(records.Record):
     # Functions of its graph that are compiled by XLA (jit_compile), and some of their names.
     xla_count: int = 0
     xla_functions: tuple[str, ...] = ()
-    # At each shape.
+    # The calls at each shape.
     calls: tuple[CallProfile, ...] = ()
     # {signature: its ops}, of those whose graph is not too large to be looked at.
     graph: dict[str, tuple[GraphNode, ...]] = dataclasses.field(default_factory=dict)

@@ -23,7 +23,7 @@ class Recorded(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request(records.Record):
-    """What is recorded, and where its traces go."""
+    """The models to record, and where the traces go."""
 
     # Each has as many calls as the others.
     models: tuple[Recorded, ...]

@@ -32,11 +32,11 @@ _OF_PRECISION = {"FP32": 4, "TF32": 4, "FP16": 2, "BF16": 2, "INT8": 1}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work(records.Record):
-    """What a layer does in one call; None where a size is not known."""
+    """The work of a layer in one call; None where a size is not known."""
 
     # Operations of its convolutions and matrix products, two for a multiplication with its addition.
     flops: int | None
-    # What it reads and writes: activations and weights.
+    # Bytes that it reads and writes: activations and weights.
     activation_bytes: int | None
     weight_bytes: int | None
 
@@ -94,7 +94,7 @@ def tensor_bytes(tensor: layer_table.Tensor) -> int | None:
 
 
 def _by_graph(layer: Layer, graph: Graph, each: int) -> int | None:
-    """What crosses the border of the layer's nodes."""
+    """The bytes of tensors that cross the border of the layer's nodes."""
     inside = set(layer.nodes)
     reads = {
         source

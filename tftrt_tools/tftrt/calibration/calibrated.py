@@ -29,7 +29,7 @@ class Calibrated(records.Record):
     def calibration(self, calibrator: str, model: str, digest: str) -> Calibration:
         """The Calibration of these tables, made now. Args: calibrator: of the settings. model: its path; digest: of it, "" where not
         known."""
-        stamp, found = passport.stamp(), [source.to_dict() for source in self.data]
+        stamp, sources = passport.stamp(), [source.to_dict() for source in self.data]
         return Calibration(
             tool=stamp["tool"],
             created=stamp["created"],
@@ -40,7 +40,7 @@ class Calibrated(records.Record):
             model=model,
             model_digest=digest,
             # No signature has data where no engine needs a table: a quantization-aware model carries its own ranges.
-            data=merge.combined(found) if len(found) > 1 else next(iter(found), {}),
+            data=merge.combined(sources) if len(sources) > 1 else next(iter(sources), {}),
             engines=self.tables,
             comparison=self.comparison,
         )

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tftrt_tools.base import records
 
-# Beyond this all levels are equally good: no noise at all, or nothing but noise.
+# Beyond this level, in dB, all are equally good (no noise) or equally bad (nothing but noise).
 LIMIT_DB = 200.0
 # If the worst outputs of methods differ by no more than this, the mean over the outputs decides.
 TIE_DB = 0.5
@@ -21,10 +21,10 @@ FALLBACK = "mse"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compared(records.Record):
-    """One signature."""
+    """The levels of one signature."""
 
     signature: str
-    # How many were compared.
+    # The number of rows that were compared.
     rows: int
     # Whether the ranges came from other rows.
     apart: bool
@@ -60,7 +60,7 @@ class Compared(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(records.Record):
-    """All signatures. taken: the method; reason: why, in words; signatures: Compared of each that has a table."""
+    """The comparison of all signatures. taken: the chosen method; reason: why, in words; signatures: Compared of each that has a table."""
 
     written_digits: ClassVar[Mapping[str, int]] = {"worst_db": 2}
     written_first: ClassVar[tuple[str, ...]] = ("taken", "reason", "worst_db")
@@ -107,11 +107,11 @@ class Comparison(records.Record):
         )
 
     def level(self, method: str, signature: str, output: str) -> float:
-        """dB of one output by one method."""
+        """The level in dB of one output by one method."""
         return next(one for one in self.signatures if one.signature == signature).levels[method][output]
 
     def worst(self, method: str) -> float:
-        """dB of the worst output of all signatures."""
+        """The level in dB of the worst output of all signatures."""
         return min(self.level(method, *output) for output in self.outputs)
 
     @property
@@ -120,7 +120,7 @@ class Comparison(records.Record):
         return {method: self.worst(method) for method in self.methods}
 
     def rows_text(self) -> str:
-        """Which rows were compared."""
+        """The rows that were compared, in words."""
         compared = [signature for signature in self.signatures if signature.levels]
         rows = max((signature.rows for signature in compared), default=0)
         return f"{rows} rows of the calibration data " + (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TensorDifference(records.Record):
-    """One tensor. a, b: its scales; None where one side has none."""
+    """A tensor in two calibrations. a, b: its scales; None where one side has none."""
 
     written_too: ClassVar[tuple[str, ...]] = ("ratio",)
 
@@ -39,9 +39,9 @@ class TensorDifference(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary(records.Record):
-    """The formulas are this module's."""
+    """Figures over all tensors that both have; the module's docstring has the formulas."""
 
-    # How many both have, and how many of them are equal, bit by bit.
+    # The number of tensors that both have, and how many of them are equal, bit by bit.
     tensors: int
     equal: int
     # The median of the ratios.
@@ -63,7 +63,7 @@ class Difference(records.Record):
     written_too: ClassVar[tuple[str, ...]] = ("summary",)
     written_first: ClassVar[tuple[str, ...]] = ("kind", "a", "b", "equal", "notes", "summary")
 
-    # What was compared.
+    # The files that were compared.
     a: str
     b: str
     # Whether both have the same tables for the same engines.
@@ -113,7 +113,7 @@ def compare(a: Calibration, b: Calibration, name_a: str = "A", name_b: str = "B"
         elif left.table.header != right.table.header:
             notes.append(f"{engine}: {left.table.header} in {name_a}, {right.table.header} in {name_b}")
         equal = equal and left is not None and right is not None and left.table == right.table
-        scales = [one.table.scales if one else {} for one in (left, right)]
+        scales = [side.table.scales if side else {} for side in (left, right)]
         if left and right and not _numbered_alike(left, right):
             counts = [sum(map(is_numbered, scale)) for scale in scales]
             scales = [{name: scale for name, scale in table.items() if not is_numbered(name)} for table in scales]
@@ -148,12 +148,12 @@ def _pairs(
         (lambda engine: engine.engine, "engines of one name, made for different graphs"),
     )
     for key, how in keys:
-        for one in list(left):
-            other = next((other for other in right if key(one) and key(one) == key(other)), None)
+        for candidate in list(left):
+            other = next((other for other in right if key(candidate) and key(candidate) == key(other)), None)
             if other:
-                left.remove(one)
+                left.remove(candidate)
                 right.remove(other)
-                pairs.append((one, other, how))
+                pairs.append((candidate, other, how))
     if len(left) == len(right) == 1:
         segments = left[0].segment and right[0].segment
         how = f"compared with {right[0].label} by tensor names alone, made for different graphs" if segments else ""

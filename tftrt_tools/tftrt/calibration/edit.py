@@ -15,13 +15,13 @@ from tftrt_tools.tftrt.calibration.file import Calibration, EngineTable
 from tftrt_tools.tftrt.calibration.table import LEVELS, Table, is_numbered
 
 REASON = "removed by hand"
-# From a tensor's range to its new one; None for no range.
+# A function of a tensor's range that gives the new one; None for no range.
 _Edit = Callable[[Any], float | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Change(records.Record):
-    """One tensor changed. before, after: its range; None where it has no scale."""
+    """A changed tensor. before, after: its range; None where it has no scale."""
 
     engine: str
     tensor: str
@@ -75,9 +75,9 @@ def matching(flag: str, pattern: str, names: Sequence[str]) -> list[str]:
         raise errors.UsageError(
             f"--{flag}={pattern} is no regular expression: {error}", "see Python's `re` syntax"
         ) from None
-    found = [name for name in names if expression.fullmatch(name)]
-    if found:
-        return found
+    matches = [name for name in names if expression.fullmatch(name)]
+    if matches:
+        return matches
     inside = [name for name in names if expression.search(name)]
     if inside:
         mend = (
@@ -114,12 +114,13 @@ def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None
     engines: list[EngineTable] = []
     changes: list[Change] = []
     warnings: list[str] = []
-    for one in calibration.engines:
-        edited, changed = _engine(one, requested) if one in chosen else (one, [])
-        warnings += _left_behind(one, changed)
+    for engine_table in calibration.engines:
+        edited, changed = _engine(engine_table, requested) if engine_table in chosen else (engine_table, [])
+        warnings += _left_behind(engine_table, changed)
         if changed and not edited.table.scales:
             raise errors.UsageError(
-                f"no tensor of {one.label} would remain", "convert with --precision_mode=FP16 to do without INT8"
+                f"no tensor of {engine_table.label} would remain",
+                "convert with --precision_mode=FP16 to do without INT8",
             )
         engines.append(edited)
         changes += changed

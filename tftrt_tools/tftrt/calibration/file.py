@@ -66,21 +66,21 @@ class EngineTable(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Calibration(records.Record):
-    """The tables of one model."""
+    """The INT8 tables of one model."""
 
     document: ClassVar[str] = KIND
     schema_version: ClassVar[int] = passport.SCHEMA_VERSION
     written_too: ClassVar[tuple[str, ...]] = ("schema_version",)
     written_first: ClassVar[tuple[str, ...]] = ("kind", "schema_version")
 
-    # As passport.stamp() says.
+    # Version and time, as passport.stamp() gives them.
     tool: str
     created: str
     # "tensorrt" or "toolkit", or both where merged.
     calibrator: str
     # "entropy", "percentile 99.9", "mse", "max", "entropy2" (TensorRT's own), or "edited" and "merged", which `provenance` explains.
     method: str
-    # Versions.
+    # The versions of TensorFlow and TensorRT.
     tensorrt: str
     tensorflow: str
     # Its path, and files.digest of it; "" where not known.
@@ -89,7 +89,7 @@ class Calibration(records.Record):
     # The dict of a record.DataRecord; entries are missing, or None after a merge, where they are not known.
     data: dict[str, Any]
     engines: tuple[EngineTable, ...]
-    # For each edit or merge, oldest first.
+    # A record of each edit or merge, oldest first.
     provenance: tuple[dict[str, Any], ...] = ()
     # The comparison of the methods, None if they were not compared.
     comparison: Comparison | None = None
@@ -208,7 +208,7 @@ def _check_record(data: Mapping[str, Any]) -> None:
 
 
 def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) -> errors.TftrtError:
-    segments = [one.segment[:19] for one in calibration.engines if one.segment]
+    segments = [table.segment[:19] for table in calibration.engines if table.segment]
     if not segments:
         given = len(calibration.engines)
         return errors.TftrtError(
@@ -235,10 +235,10 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
     Raises: TftrtError naming the engine that has no table, has several that differ, or has one of another major version of TensorRT or
     another calibrator.
     """
-    found = {}
+    chosen = {}
     for engine, segment in segments.items():
-        one = _only(calibration, engine, segment, len(segments))
-        table = one.table
+        engine_table = _only(calibration, engine, segment, len(segments))
+        table = engine_table.table
         if table.major != int(tensorrt.split(".")[0]):
             raise errors.TftrtError(
                 f"the table of {engine} is of TensorRT {table.tensorrt}, and here it is {tensorrt}",
@@ -250,8 +250,8 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
                 f"{tables.TFTRT_CALIBRATOR}",
                 "calibrate with tftrt, or give another table",
             )
-        found[engine] = one
-    return found
+        chosen[engine] = engine_table
+    return chosen
 
 
 def _only(calibration: Calibration, engine: str, segment: str, wanted: int) -> EngineTable:

@@ -23,7 +23,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineListing:
-    """One engine's tensors."""
+    """The tensors of one engine."""
 
     # Names, as in file.EngineTable.
     engine: str
@@ -47,7 +47,7 @@ class Listing:
     engines: tuple[EngineListing, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """By hand: the calibration's own document, with the engines as they are listed."""
+        """The calibration's own document, with the listed engines in place of its own."""
         whole = self.calibration.to_dict()
         engines = [
             {
@@ -72,7 +72,7 @@ def listing(
     chosen = engines(calibration, engine)
     shown = None
     if pattern is not None:
-        names = dict.fromkeys(name for one in chosen for name in [*one.table.scales, *dict(one.left_out)])
+        names = dict.fromkeys(name for table in chosen for name in [*table.table.scales, *dict(table.left_out)])
         shown = set(edit.matching("filter", pattern, list(names)))
     rows = []
     for one in chosen:
@@ -101,8 +101,8 @@ def listing(
 
 def engines(calibration: Calibration, name: str | None = None) -> list[EngineTable]:
     """The EngineTables, or those of engine `name`. Raises: UsageError where there is none of that name."""
-    found = [engine for engine in calibration.engines if name in (None, engine.engine)]
-    if not found:
+    named = [engine for engine in calibration.engines if name in (None, engine.engine)]
+    if not named:
         names = [engine.engine for engine in calibration.engines if engine.engine]
         raise errors.UsageError(
             f"--engine={name}: no such engine",
@@ -110,4 +110,4 @@ def engines(calibration: Calibration, name: str | None = None) -> list[EngineTab
             if names
             else "the file holds one table and no engine's name; leave --engine out",
         )
-    return found
+    return named

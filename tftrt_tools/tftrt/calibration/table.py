@@ -114,7 +114,7 @@ def header(tensorrt: str) -> str:
 
 
 def parse(text: str, source: str = "the table") -> Table:
-    """As `read`, but only the table."""
+    """The Table of a text, as `read` without the remarks."""
     return read(text, source)[0]
 
 
@@ -149,7 +149,7 @@ def read(text: str, source: str = "the table") -> tuple[Table, tuple[str, ...]]:
 
 @contextlib.contextmanager
 def _at(source: str, number: int) -> Iterator[None]:
-    """Puts the place before the cause of an error."""
+    """In this block, errors get the place before their cause."""
     try:
         yield
     except errors.TftrtError as error:
@@ -206,6 +206,6 @@ def _checked_scale(name: str, scale: object) -> float:
 
 
 def _short(value: object) -> str:
-    """For a message: quoted, in one line, not longer than needed."""
+    """A text for messages: quoted, in one line, shortened."""
     shown = repr(value) if isinstance(value, str) else str(value)
     return shown if len(shown) <= 160 else shown[:120] + "…" + shown[-30:]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SMALL_ENGINE_OPS = 5
 # Fewer engines may cost this share of the ops; the other batch mode is suggested if it covers this much more.
 NEARLY = 0.05
-# TF-TRT's words where it has no such type.
+# TF-TRT's message about a type of numbers that it does not support.
 _TYPE = re.compile(
     r"(?:Unsupported\s+tensorflow data type|Data type) (double|bfloat16|complex64|complex128|u?int(?:8|16|64)|uint32)\b"
 )

@@ -35,7 +35,7 @@ class TfTrt:
     resumes = True
 
     def takes(self, source: Source) -> None:
-        """SavedModels, Keras files, frozen graphs, checkpoints. Raises: UsageError."""
+        """Refuse all models but SavedModels, Keras files, frozen graphs and checkpoints. Raises: UsageError."""
         from tftrt_tools.models.kinds import opening
 
         opening.check(source)
@@ -48,7 +48,7 @@ class TfTrt:
         return settings
 
     def make(self, work: Work[Settings]) -> Made:
-        """Convert. Raises: as pipeline.convert."""
+        """Convert the model. Raises: as pipeline.convert."""
         from tftrt_tools.tftrt.conversion import pipeline
 
         return pipeline.convert(
@@ -66,7 +66,7 @@ class TfTrt:
         )
 
     def made(self, model: str) -> bool:
-        """A SavedModel with the metadata of a conversion."""
+        """Whether a path is a SavedModel with the metadata of a conversion."""
         manifest = passport.read(model, passport.MANIFEST) if files.is_saved_model(model) else None
         return bool(manifest) and not files.is_plan(model)
 
@@ -88,7 +88,7 @@ class TfTrt:
         )
 
     def evidence(self, model: str) -> Evidence:
-        """From the conversion's manifest."""
+        """The Evidence that the conversion's manifest gives."""
         with passport.understood(model, passport.MANIFEST):
             manifest: Any = passport.read(model, passport.MANIFEST) or {}
             built = [engine for signature in manifest["signatures"] for engine in signature.get("built", ())]

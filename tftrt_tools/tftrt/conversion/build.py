@@ -49,7 +49,7 @@ class BuildRequest(records.Record):
     settings: Settings
     # The manifest's signatures.
     signatures: tuple[SignatureResult, ...] = ()
-    # Of the model, None if it has none.
+    # The calibration of the model, None if it has none.
     calibration: file.Calibration | None = None
     # The engine cache, None for none.
     cache: Place | None = None
@@ -66,7 +66,7 @@ class Built(records.Record):
     versions: dict[str, str]
     # The GPU, by execution.job.gpu.seen; None if none is visible.
     gpu: dict[str, str] | None
-    # Those of the model's calibration that its engines have now.
+    # The tables of the model's calibration, under the names of its engines now.
     tables: tuple[file.EngineTable, ...]
     # Why the engine cache did not work, or "".
     cache_problem: str
@@ -102,7 +102,7 @@ class Build(passport.Stamped, results.Result):
     shapes_served: tuple[dict[str, Any], ...] = ()
     # Why the engine cache did not work, or "".
     cache_problem: str
-    # Wall time.
+    # Wall time of the build, in seconds.
     seconds: float = records.field(digits=2)
     # What the log says of the engines, if requested.
     layers: layer_log.Found = layer_log.Found()
@@ -115,7 +115,7 @@ class Build(passport.Stamped, results.Result):
 
     @property
     def built(self) -> list[BuiltEngine]:
-        """All BuiltEngines."""
+        """The BuiltEngines of all signatures."""
         return [engine for signature in self.signatures for engine in signature.built]
 
     @property
@@ -125,7 +125,7 @@ class Build(passport.Stamped, results.Result):
 
     @property
     def complete(self) -> bool:
-        """As Conversion.complete."""
+        """Whether all engines that were asked for are there, as Conversion.complete."""
         return not any(one.refused for one in self.unbuilt)
 
     def text(self) -> tuple[str, ...]:
@@ -261,7 +261,7 @@ def _write_passport(
     stage: pathlib.Path, model: str | os.PathLike[str], manifest: dict[str, Any] | None, settings: Settings, done: Build
 ) -> None:
     """Keep the conversion's manifest, and add the facts about the build."""
-    said = done.to_dict()
+    facts = done.to_dict()
     document = {
         **(manifest or {"kind": "conversion", **passport.stamp(), "source": "", "source_digest": ""}),
         "settings": settings.to_dict(),
@@ -270,10 +270,10 @@ def _write_passport(
         "versions": done.versions,
         "gpu": done.gpu,
         "engine_count": sum(len(signature.engines) for signature in done.signatures),
-        "signatures": said["signatures"],
-        "shapes_served": said["shapes_served"],
+        "signatures": facts["signatures"],
+        "shapes_served": facts["shapes_served"],
         **done.layers.to_dict(),
-        "build": {name: said[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")},
+        "build": {name: facts[name] for name in ("tool", "created", "model_digest", "shapes", "seconds")},
     }
     passport.write(stage, passport.MANIFEST, document)
     before = passport.folder(model) / passport.FLAGS

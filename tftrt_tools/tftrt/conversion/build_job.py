@@ -90,7 +90,7 @@ def _signatures(
     prefix: str,
     folder: str,
 ) -> list[Made]:
-    """A finishing.Made for each signature. seen: SignatureGraphs; known: {name: SignatureResult} of the manifest; calibration: of the
+    """A finishing.Made for each signature. seen: SignatureGraphs; recorded: {name: SignatureResult} of the manifest; calibration: of the
     model, or None."""
     settings = work.settings
     with_engines = {signature.name: signature.inputs for signature in seen if signature.engines}
@@ -101,24 +101,30 @@ def _signatures(
         else {}
     )
     built = []
-    for index, one in enumerate(one for one in seen if one.name in walked.twins):
-        twins = walked.twins[one.name]
-        if not one.engines:
-            result = recorded.get(one.name) or SignatureResult.untouched(one.name, one.inputs)
-            built.append(finishing.Made(result=dataclasses.replace(result, name=one.name, twins=twins)))
+    for index, signature_graph in enumerate(
+        signature_graph for signature_graph in seen if signature_graph.name in walked.twins
+    ):
+        twins = walked.twins[signature_graph.name]
+        if not signature_graph.engines:
+            result = recorded.get(signature_graph.name) or SignatureResult.untouched(
+                signature_graph.name, signature_graph.inputs
+            )
+            built.append(finishing.Made(result=dataclasses.replace(result, name=signature_graph.name, twins=twins)))
             continue
-        progress.say(f"reading signature {one.name}", index, len(walked.twins))
-        frozen = graph_pass.freeze(one.name, model.root.signatures[one.name])
+        progress.say(f"reading signature {signature_graph.name}", index, len(walked.twins))
+        frozen = graph_pass.freeze(signature_graph.name, model.root.signatures[signature_graph.name])
         # A converted signature is a function; if it has loops or tables, it stays one after freezing.
         graph_def = inline.inline_calls(frozen.graph_def)
         finishing.unique_names(graph_def, f"{prefix}_{index}")
         graph.set_on_engines(graph_def, workspace_size_bytes=settings.max_workspace_size_bytes)
         if settings.strategy:
             graph.set_on_engines(graph_def, profile_strategy=settings.strategy)
-        result = SignatureResult.of_graph(one, graph.engine_ops(graph_def), recorded.get(one.name))
-        result = dataclasses.replace(result, name=one.name, twins=twins)
-        needed = calls.get(one.name, [])
-        tables = _tables(frozen, graph_def, one, settings, needed, calibration) if calibration else ()
+        result = SignatureResult.of_graph(
+            signature_graph, graph.engine_ops(graph_def), recorded.get(signature_graph.name)
+        )
+        result = dataclasses.replace(result, name=signature_graph.name, twins=twins)
+        needed = calls.get(signature_graph.name, [])
+        tables = _tables(frozen, graph_def, signature_graph, settings, needed, calibration) if calibration else ()
         built.append(finishing.finished(frozen, graph_def, result, work, needed, folder, tables))
     return built
 

@@ -111,7 +111,10 @@ def _signature(
         return int8.measured(name, frozen, graph_def, model.specs(name), settings, source, folder)
     frozen = graph_pass.freeze(name, function)
     graph_def = inline.inline_calls(frozen.graph_def)
-    functions = {one.signature.name: f"{prefix}_{one.signature.name}" for one in graph_def.library.function}
+    functions = {
+        library_function.signature.name: f"{prefix}_{library_function.signature.name}"
+        for library_function in graph_def.library.function
+    }
     graph.rename(graph_def, {}, functions)
     engines = _to_calibrate(name, graph_def)
     if engines:
@@ -125,20 +128,20 @@ def _to_calibrate(name: str, graph_def: graph_pb2.GraphDef) -> list[EngineOp]:
     conversion with the same settings has the same segments. Returns: their EngineOps."""
     candidates = [engine_op for engine_op in graph.engine_ops(graph_def) if not engine_op.explicit_precision]
     int8_engines = [engine_op for engine_op in candidates if engine_op.precision == "INT8"]
-    wanted = (
+    selected = (
         [int8_engine for int8_engine in int8_engines if int8_engine.use_calibration] if int8_engines else candidates
     )
-    for one in wanted:
-        if not one.native_segment:
+    for op in selected:
+        if not op.native_segment:
             raise errors.TftrtError(
-                f"the native segment of {one.name} ({name}) was removed, so that nothing can run here",
+                f"the native segment of {op.name} ({name}) was removed, so that nothing can run here",
                 "calibrate the original model",
             )
-    names = {engine_op.name for engine_op in wanted}
+    names = {engine_op.name for engine_op in selected}
     for node in graph.engine_nodes(graph_def):
         chosen = graph.engine_name(node.name) in names
         graph.set_attributes(node, precision_mode="INT8" if chosen else "FP32", use_calibration=chosen)
-    return wanted
+    return selected
 
 
 def _nothing(path: str | os.PathLike[str], converted: bool) -> errors.CheckFailed:

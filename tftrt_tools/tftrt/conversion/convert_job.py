@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.quantization import Quantization
     from tftrt_tools.tftrt.conversion.settings import Settings
 
-# So often a signature is converted again, without the nodes that TensorRT refused.
+# How often a signature is converted again at most, without the nodes that TensorRT refused.
 _MOST_REPEATS = 8
 
 
@@ -234,7 +234,7 @@ def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision
     finished = finishing.finished(
         converted.frozen, converted.graph_def, ready.result, work, converted.calls, folder, tables, measured.record
     )
-    # With other segments the tables would be others, too.
+    # With other segments the tables would change, too.
     return finished if tables else _without_refused(converted, finished, work, folder)
 
 

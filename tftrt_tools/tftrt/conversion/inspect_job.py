@@ -41,7 +41,7 @@ def _refuse_settings(settings: Settings) -> None:
     """Refuse what is about a conversion that is still to come. Raises: UsageError."""
     default = Settings()
     names = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_ANY_MODEL]
-    for name in sorted(names, key=lambda one: one != "shapes"):  # these imply others
+    for name in sorted(names, key=lambda key: key != "shapes"):  # sorted first, because they imply others
         if getattr(settings, name) != getattr(default, name):
             raise errors.UsageError(
                 f"--{name} has no effect: the model is converted already", "leave it out, or inspect the original model"
@@ -65,7 +65,7 @@ def _lost(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, manifest: Mapping
 
 
 def _unwrapped(meta_graph: meta_graph_pb2.MetaGraphDef, manifest: Mapping[str, Any]) -> meta_graph_pb2.MetaGraphDef:
-    """The same with the signatures that it had before `tftrt wrap`."""
+    """The model with the signatures that it had before `tftrt wrap`."""
     added = passport.added_signatures(manifest)
     if not added:
         return meta_graph

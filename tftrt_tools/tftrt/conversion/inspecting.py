@@ -23,7 +23,7 @@ class InspectRequest(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inspected(records.Record):
-    """One of the two."""
+    """The answer: either a plan or the contents of a converted model."""
 
     # What TF-TRT would do with a model that is not converted yet.
     plan: Plan | None = None

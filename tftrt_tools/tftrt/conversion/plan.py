@@ -177,10 +177,10 @@ class Plan(records.Record, results.Result):
     def summary(self) -> str:
         """As Result.summary."""
         each = [
-            f"{one.name} cannot be converted"
-            if one.problem
-            else f"{one.name} {one.coverage:.0%} of the ops in {len(one.segments)} engines"
-            for one in self.signatures
+            f"{signature.name} cannot be converted"
+            if signature.problem
+            else f"{signature.name} {signature.coverage:.0%} of the ops in {len(signature.segments)} engines"
+            for signature in self.signatures
         ]
         return f"{self.model}, not converted yet: {', '.join(each)}"
 

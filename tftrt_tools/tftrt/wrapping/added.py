@@ -103,12 +103,12 @@ class Added(records.Record):
     def gives(self) -> tuple[InputSpec, ...]:
         """Its outputs."""
         names = []
-        known = {spec.name: spec for spec in self.outputs}
+        spec_of = {spec.name: spec for spec in self.outputs}
         answers = self.answers
         for name in answers.kept:
-            names.append(InputSpec(name, answers.types.get(name, known[name].dtype), known[name].shape))
+            names.append(InputSpec(name, answers.types.get(name, spec_of[name].dtype), spec_of[name].shape))
         if answers.scores:
-            spec = known[answers.scores]
+            spec = spec_of[answers.scores]
             shape = None if spec.shape is None else (*spec.shape[:-1], *((answers.top_k,) if answers.top_k else ()))
             if answers.top_k:
                 names.append(InputSpec(SCORES, answers.types.get(answers.scores, spec.dtype), shape))

@@ -85,8 +85,8 @@ def _bilinear(pixels: npt.NDArray[np.uint8], size: Sequence[int] | npt.NDArray[n
     upper, lower = (
         image[rows][:, left] + (image[rows][:, right] - image[rows][:, left]) * along for rows in (above, below)
     )
-    found: npt.NDArray[np.float32] = upper + (lower - upper) * down
-    return found
+    pixels_out: npt.NDArray[np.float32] = upper + (lower - upper) * down
+    return pixels_out
 
 
 def _places(old: int, new: int) -> tuple[Any, Any, Any]:

@@ -41,9 +41,9 @@ def types(
         ]
         if not able:
             raise errors.UsageError(f"--{flag}: {kind} is no narrower form of {name or 'any'}", f"here: {listed}")
-        for one in able:
-            _check_range(flag, one, kind, (rows or {}).get(one))
-            narrowed[one] = kind
+        for name_of_input in able:
+            _check_range(flag, name_of_input, kind, (rows or {}).get(name_of_input))
+            narrowed[name_of_input] = kind
     return narrowed
 
 

@@ -62,7 +62,7 @@ def plan(described: Description, settings: Settings, facts: Facts) -> Plan:
     answers = _answers(of, outputs, settings)
     input_types = narrowing.types("input_types", settings.input_types, inputs, facts.rows)
     notes: list[str] = []
-    found = []
+    planned = []
     for name, form in zip(names, forms, strict=True):
         taken = _pictures(pictures, form, inputs, settings) if pictures and form != "same" else None
         types = {key: kind for key, kind in input_types.items() if not taken or key != taken.input}
@@ -71,7 +71,7 @@ def plan(described: Description, settings: Settings, facts: Facts) -> Plan:
                 _nothing_to_add(name, of, pictures),
                 "say what gets smaller: --input_types, --output_types, --top_k, --argmax or --keep_outputs",
             )
-        found.append(
+        planned.append(
             Added(
                 name=name,
                 form=form,
@@ -83,17 +83,17 @@ def plan(described: Description, settings: Settings, facts: Facts) -> Plan:
                 answers=answers,
             )
         )
-        _check_outputs(found[-1])
-    if any(signature.pictures for signature in found) and pictures:
+        _check_outputs(planned[-1])
+    if any(signature.pictures for signature in planned) and pictures:
         notes += _normalized(pictures, settings, facts)
     default_was = NATIVE if settings.as_default and signatures.DEFAULT in described.inputs else ""
     return Plan(
         tuple(
-            found
+            planned
             if not default_was
             else (
                 dataclasses.replace(signature, of=NATIVE if signature.of == signatures.DEFAULT else signature.of)
-                for signature in found
+                for signature in planned
             )
         ),
         default_was,
@@ -183,9 +183,9 @@ def _names(forms: Sequence[Form], described: Description, settings: Settings) ->
 
 
 def _pictures(spec: InputSpec, form: Form, inputs: Sequence[InputSpec], settings: Settings) -> Pictures:
-    found = picture_form.of(spec)
-    assert found is not None, "chosen because it has one"
-    height, width = picture_form.checked(spec, found, settings.pictures, f"it takes {spec.text()}")
+    form_of_input = picture_form.of(spec)
+    assert form_of_input is not None, "chosen because it has one"
+    height, width = picture_form.checked(spec, form_of_input, settings.pictures, f"it takes {spec.text()}")
     size = (height, width) if height is not None and width is not None else None
     if (
         form == "encoded"
@@ -204,8 +204,8 @@ def _pictures(spec: InputSpec, form: Form, inputs: Sequence[InputSpec], settings
         dtype=spec.dtype,
         shape=spec.shape,
         size=size,
-        channels=found.channels,
-        first=found.first,
+        channels=form_of_input.channels,
+        first=form_of_input.first,
         options=settings.pictures,
         max_pixels=settings.max_pixels,
         broken=settings.broken,
@@ -249,10 +249,10 @@ def _answers(of: str, outputs: Sequence[InputSpec], settings: Settings) -> Answe
 
 def _scores(outputs: Sequence[InputSpec], gives: str, settings: Settings) -> str:
     """The output that becomes classes, "" if none does. Raises: UsageError."""
-    asked = "--top_k" if settings.top_k else "--argmax" if settings.argmax else ""
+    flag_given = "--top_k" if settings.top_k else "--argmax" if settings.argmax else ""
     if settings.top_k and settings.argmax:
         raise errors.UsageError("--top_k and --argmax exclude each other", "give one of them")
-    if not asked:
+    if not flag_given:
         for flag, given in (("--classes", settings.classes), ("--scores_output", settings.scores_output)):
             if given:
                 raise errors.UsageError(
@@ -273,7 +273,7 @@ def _scores(outputs: Sequence[InputSpec], gives: str, settings: Settings) -> str
             else f"{len(able)} outputs are"
         )
         raise errors.UsageError(
-            f"{asked} needs an output with a float for each class, and {which} so",
+            f"{flag_given} needs an output with a float for each class, and {which} so",
             gives if not able else f"name one in --scores_output; {gives}",
         )
     (spec,) = able

@@ -130,9 +130,11 @@ def _tell_manifest(model: pathlib.Path, done: Wrapped) -> None:
         return
     earlier = manifest.get(passport.WRAPPED) or {}
     if done.default_was:
-        for one in manifest.get("signatures", ()):
-            one["name"] = done.default_was if one["name"] == signatures.DEFAULT else one["name"]
-            one["twins"] = [done.default_was if twin == signatures.DEFAULT else twin for twin in one.get("twins", ())]
+        for entry in manifest.get("signatures", ()):
+            entry["name"] = done.default_was if entry["name"] == signatures.DEFAULT else entry["name"]
+            entry["twins"] = [
+                done.default_was if twin == signatures.DEFAULT else twin for twin in entry.get("twins", ())
+            ]
     names = [*earlier.get("signatures", ()), *(signature.name for signature in done.signatures)]
     manifest[passport.WRAPPED] = {
         "signatures": names,
@@ -143,10 +145,11 @@ def _tell_manifest(model: pathlib.Path, done: Wrapped) -> None:
 
 def _check_original(signature: str, before: Wrapped | None) -> None:
     """Refuse to wrap what was added by an earlier `wrap`."""
-    for one in before.signatures if before else ():
-        if one.name == signature:
+    for signature_before in before.signatures if before else ():
+        if signature_before.name == signature:
             raise errors.UsageError(
-                f"signature {signature!r} is one that `tftrt wrap` has added", f"name {one.of} in --signature_keys"
+                f"signature {signature!r} is one that `tftrt wrap` has added",
+                f"name {signature_before.of} in --signature_keys",
             )
 
 

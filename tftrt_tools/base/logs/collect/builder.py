@@ -185,25 +185,25 @@ class Builds:
 
     def _other_line(self, entry: Entry) -> None:
         text = entry.text
-        if " profiling completed in " in text and (found := _COMPLETED.match(text)):
+        if " profiling completed in " in text and (match := _COMPLETED.match(text)):
             self._says_seconds = True
-            self._time(_name(found["layer"]), found["kind"], _seconds(found["seconds"]))
+            self._time(_name(match["layer"]), match["kind"], _seconds(match["seconds"]))
             return
         if text.startswith((builder_lines.COMBINATION, builder_lines.REFORMATS, builder_lines.COSTS)):
             self._close(entry)
-        elif found := _FUSION.match(text):
-            self._fusions.add(found["kind"])
-        elif " layers" in text and (found := builder_lines.LAYERS.match(text)):
-            self._counts[found["when"]] = heads.whole(found["count"])
-        elif (" completed in " in text or text.startswith("Engine built")) and (found := _PHASE.search(text)):
+        elif match := _FUSION.match(text):
+            self._fusions.add(match["kind"])
+        elif " layers" in text and (match := builder_lines.LAYERS.match(text)):
+            self._counts[match["when"]] = heads.whole(match["count"])
+        elif (" completed in " in text or text.startswith("Engine built")) and (match := _PHASE.search(text)):
             self._close(entry)
-            phase = found["phase"] or "Engine built by trtexec"
+            phase = match["phase"] or "Engine built by trtexec"
             times, seconds = self._phases.get(phase, (0, 0.0))
-            self._phases[phase] = times + 1, seconds + _seconds(found["seconds"] or found["whole"])
-        elif text.startswith("[MemUsageChange]") and (found := _MEMORY.match(text)):
-            self._cpu, self._gpu = max(self._cpu, heads.whole(found["cpu"])), max(self._gpu, heads.whole(found["gpu"]))
-        elif text.startswith("Total ") and (found := builder_lines.MEMORY.match(text)):
-            what, size = found["what"], heads.whole(found["bytes"])
+            self._phases[phase] = times + 1, seconds + _seconds(match["seconds"] or match["whole"])
+        elif text.startswith("[MemUsageChange]") and (match := _MEMORY.match(text)):
+            self._cpu, self._gpu = max(self._cpu, heads.whole(match["cpu"])), max(self._gpu, heads.whole(match["gpu"]))
+        elif text.startswith("Total ") and (match := builder_lines.MEMORY.match(text)):
+            what, size = match["what"], heads.whole(match["bytes"])
             if size < builder_lines.NO_BYTES:
                 self._memory.add(what, max(0, size - self._memory.of.get(what, 0)))
 

@@ -22,9 +22,9 @@ def reason(text: str) -> str:
         if head and head.tensorrt and head.level == "E":
             errors = f" (TensorRT: {head.text.strip()})"
         for message in _REASONS:
-            if said := (message.find(line) or {}).get("reason"):
+            if refusal := (message.find(line) or {}).get("reason"):
                 node = _NODE.match(following.strip())
-                return said + (f" {node[1]}" if node else "") + errors
+                return refusal + (f" {node[1]}" if node else "") + errors
     return ""
 
 

@@ -67,7 +67,7 @@ Fields = Mapping[int, list[Any]]
 
 @dataclasses.dataclass
 class _Counted:
-    """What was counted in a file's graphs."""
+    """The counts of a file's graphs."""
 
     ops: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     # {dtype: elements} of constant tensors.
@@ -142,7 +142,7 @@ def opened(path: str) -> Iterator[Fields]:
 
 
 def _counted(path: str, model: Fields) -> _Counted:
-    """The contents of its graphs and functions. Raises: ValueError; TftrtError where a file with weights is missing."""
+    """Count the contents of the model's graphs and functions. Raises: ValueError; TftrtError where a file with weights is missing."""
     counted = _Counted()
     _count(only(model, 7), counted)
     for function in map(fields_of, model.get(25, ())):
@@ -185,7 +185,7 @@ def fields_of(raw: memoryview) -> Fields:
 
 
 def only(message: Fields, number: int) -> Fields:
-    """A field that is a message; {} where it is not there. Raises: ValueError."""
+    """The fields of a field that is a message; {} where it is missing. Raises: ValueError."""
     return fields_of(fields.joined(message[number])) if number in message else {}
 
 

@@ -50,11 +50,11 @@ _MOVES: dict[str, tuple[int, ...]] = {
     "Where": (1, 2),
     "Concat": (),
 }
-# They pass on their first input: its values, and its shape.
+# Ops that pass on the values and the shape of their first input.
 _SAME = frozenset({"Cast", "CastLike", "DequantizeLinear", "Identity", "QuantizeLinear"})
-# They change values of their first input so that an index stays one; its shape stays.
+# Ops that change the values of their first input, but keep its shape; an index stays an index.
 _SAME_SHAPE = frozenset({"Abs", "Ceil", "Clip", "Floor", "Mod", "Relu", "ReverseSequence", "Round"})
-# Their result has the shape of their first input.
+# Ops whose result has the shape of their first input.
 _SHAPED = frozenset(
     {
         "BatchNormalization",
@@ -100,7 +100,7 @@ class Node:
 
 
 class _TooLarge(Exception):
-    """There are too many nodes to follow."""
+    """The graph has too many nodes to follow."""
 
 
 def find(path: str, inputs: Sequence[InputSpec]) -> dict[str, Limit]:
@@ -109,7 +109,7 @@ def find(path: str, inputs: Sequence[InputSpec]) -> dict[str, Limit]:
         with file.opened(path) as model:
             return _Reader(model).limits(inputs)
     except (errors.TftrtError, _TooLarge, ValueError, IndexError):
-        # A damaged file is named by whoever runs it.
+        # Whoever runs a damaged file reports it.
         return {}
 
 
@@ -144,7 +144,7 @@ class _Reader:
         return self._found.limits()
 
     def _walk(self, graph: file.Fields, values: dict[str, Value], depth: int) -> None:
-        """Read a graph's nodes, which stand in order. Args: known: {name: Value} of what it reads from outside; takes what it makes."""
+        """Read a graph's nodes, which stand in order. Args: values: {name: Value} of the tensors from outside; gets those of the nodes."""
         if depth > _DEEPEST:
             raise _TooLarge
         for raw in graph.get(5, ()):
@@ -303,7 +303,7 @@ def _shape(node: Node, inputs: list[Value]) -> Value:
 
 
 def _gathered(node: Node, inputs: list[Value]) -> Value:
-    """Gather: of sizes it takes some."""
+    """Gather: it takes some of the sizes."""
     sizes, places = inputs[0].elements(), inputs[1].constant if len(inputs) > 1 else None
     whole = places is not None and places.dtype.kind in "iu"
     if (
@@ -383,7 +383,7 @@ def _one_hot(found: Found, node: Node, inputs: list[Value]) -> None:
 
 
 def _lengths(found: Found, node: Node, inputs: list[Value]) -> None:
-    """Lengths of rows: at most as long as the tensor."""
+    """Lengths of rows are at most the size of the tensor."""
     recurrent = node.op in _RECURRENT
     lengths = (inputs[4] if len(inputs) > 4 else NOTHING) if recurrent else inputs[1]
     axis = node.numbers.get("layout", 0) if recurrent else node.numbers.get("time_axis", 0)

@@ -22,7 +22,7 @@ from tftrt_tools.models.sources import kinds
 from tftrt_tools.models.sources.source import Source
 
 _SUFFIX = ".onnx"
-# In the metadata of a file: that `tftrt export` wrote it, and the precision that it put into the graph.
+# Keys in the metadata of a file: `tftrt export` wrote it, and the precision that it put into the graph.
 TOOL, PRECISION = "tftrt.tool", "tftrt.precision"
 # ONNX's own ops and those of ONNX Runtime (com.microsoft).
 _ROUNDING = re.compile(
@@ -56,7 +56,7 @@ def read() -> Callable[[Sequence[str]], Sequence[Contents]]:
 
 
 def rounding(ops: Iterable[str]) -> list[str]:
-    """Those of the ops that round to INT8 or compute in it. Args: ops: as Overview.ops has them, DOMAIN.OP outside ONNX's own domain."""
+    """The ops that round to INT8 or compute in it. Args: ops: as Overview.ops has them, DOMAIN.OP outside ONNX's own domain."""
     return [op for op in ops if _ROUNDING.fullmatch(op.rpartition(".")[2])]
 
 
@@ -84,7 +84,7 @@ class Onnx:
     def arithmetic(self, path: str) -> Arithmetic:
         """As model.Kind.arithmetic: the precision that an export put into the graph; in another file that of its ops or weights."""
         known = file.overview(path)
-        # Another tool, or a later version of this one, may have written another word.
+        # Another tool, or a later version of this one, may have written an unknown word.
         precision = known.facts.get(PRECISION, "")
         if precision not in PRECISIONS:
             # One constant in FP16 is no FP16 model.

@@ -36,7 +36,7 @@ class _Optimized:
     without: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """What loads such a file elsewhere."""
+        """The session options that load such a file elsewhere."""
         return f"disabled_optimizers={list(self.without)}" if self.without else f"graph_optimization_level={self.level}"
 
 
@@ -116,7 +116,7 @@ def _is_risky(model: str | bytes) -> bool:
     try:
         with open(model, "rb") as file:
             return os.path.getsize(model) <= _SMALL_BYTES or bool(_HALF.search(file.read(_SEARCHED_BYTES)))
-    except OSError:  # ONNX Runtime says what is wrong
+    except OSError:  # ONNX Runtime reports what is wrong
         return False
 
 

@@ -35,23 +35,23 @@ _PREFIX = re.compile(
 
 
 def job(request: Request) -> Answer:
-    """As run_job.answer."""
+    """The job run_job.answer, for ONNX files."""
     return run_job.answer(request, load)
 
 
 def make(request: LoadRequest) -> Indexed:
-    """As load_job.made."""
+    """The job load_job.made, for ONNX files."""
     return load_job.made(request, load)
 
 
 def read(paths: Sequence[str]) -> list[Contents]:
-    """As kind.read."""
+    """The job kind.read."""
     return [_contents(path) for path in paths]
 
 
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
-    """As runner.Load."""
+    """Load an ONNX file, as runner.Load."""
     yield Loaded(opened(path))
 
 
@@ -165,7 +165,7 @@ def _line(error: Exception) -> str:
 
 
 def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Strings as ONNX Runtime takes them. Raises: UnicodeDecodeError."""
+    """Strings in the form that ONNX Runtime takes. Raises: UnicodeDecodeError."""
     if array.dtype != object:
         return array
     return np.array(
@@ -174,7 +174,7 @@ def _texts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _bytes(values: npt.ArrayLike) -> np.ndarray[Any, Any]:
-    """Strings as TensorFlow gives them."""
+    """Strings in the form that TensorFlow gives."""
     array = np.asarray(values)
     if array.dtype.kind not in "OU":
         result: np.ndarray[Any, Any] = array

@@ -34,7 +34,7 @@ class Tensor(records.Record):
 
     @property
     def spec(self) -> InputSpec:
-        """As other kinds of models have it."""
+        """The InputSpec, as other kinds of models have it."""
         return InputSpec(self.name, self.dtype, self.shape)
 
 
@@ -59,13 +59,13 @@ class PlanFile(passport.Stamped):
     # Of the GPU that it was built on, such as "9.0"; and the GPU's name.
     compute_capability: str
     gpu: str
-    # What was asked for.
+    # The precision that the user asked for.
     precision: Precision
     # Whether the types of the ONNX file decide the precision of each layer.
     strongly_typed: bool = False
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    # One of each number that TensorRT gives them.
+    # The profiles, in the order of TensorRT's numbers.
     profiles: tuple[Profile, ...]
     plugins: tuple[Plugin, ...] = ()
     # Builder flags, by TensorRT's names.
@@ -73,9 +73,9 @@ class PlanFile(passport.Stamped):
     # Whether another release of TensorRT may run it; whether its weights can be replaced.
     version_compatible: bool = False
     refittable: bool = False
-    # Of the plan.
+    # The size of the plan.
     bytes: int
-    # Of the plan: "sha256:…".
+    # The digest of the plan: "sha256:…".
     digest: str
 
     @property

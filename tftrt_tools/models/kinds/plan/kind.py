@@ -76,7 +76,7 @@ class Plan(directory.Directory):
         """As model.Kind.arithmetic: engines and the machine decide it."""
 
     def takes(self, path: str) -> bool:
-        """Whether it is a directory with a plan, or with what is said about one."""
+        """Whether it is a directory with a plan or with a plan.json."""
         return files.is_plan(path)
 
     def check(self, source: Source, as_it_is: bool) -> None:
@@ -128,7 +128,7 @@ def _contents(plan: document.PlanFile) -> Contents:
 def _with_file(path: str, contents: Contents) -> Contents:
     """The same with what the ONNX file beside the plan tells: the limits of inputs, which inputs have a value for good, and which outputs
     were kept."""
-    from tftrt_tools.models.kinds.onnx import index_limits  # it loads NumPy
+    from tftrt_tools.models.kinds.onnx import index_limits  # importing it loads NumPy
 
     signature = contents.signatures[DEFAULT]
     inputs = index_limits.limited(f"{path}/{document.ONNX}", signature.inputs)
@@ -143,7 +143,7 @@ def _of_file(path: str) -> dict[str, str]:
     """What the ONNX file of a plan directory says of its inputs and outputs: which have a value for good, and which were kept."""
     try:
         facts = onnx_file.overview(os.path.join(path, document.ONNX)).facts
-    except errors.TftrtError:  # the plan runs without it
+    except errors.TftrtError:  # the plan runs without the ONNX file
         return {}
     return {name: facts[name] for name in ("tftrt.freeze", "tftrt.outputs") if name in facts}
 

@@ -25,7 +25,7 @@ _TYPES = {
     "INT64": "Int64",
 }
 _TYPE = re.compile(rf"\b({'|'.join(_TYPES)})\b", re.IGNORECASE)
-# Of a packed format: "… where channel % 8 == 0", "Thirty-two wide channel vectorized …".
+# A packed format, such as "… where channel % 8 == 0" or "Thirty-two wide channel vectorized …".
 _MODULO = re.compile(r"channel % (\d+) == 0")
 _WIDE = re.compile(r"^(\S+) wide channel")
 _WORDS = {"two": 2, "four": 4, "eight": 8, "sixteen": 16, "thirty-two": 32}
@@ -68,6 +68,6 @@ def _tensor(description: Mapping[str, Any]) -> Tensor:
 
 
 def _packed(form: str) -> int:
-    """By how many a format packs channels."""
+    """The number of channels that a format packs together."""
     modulo, wide = _MODULO.search(form), _WIDE.match(form)
     return int(modulo[1]) if modulo else _WORDS.get(wide[1].lower(), 1) if wide else 1

@@ -21,7 +21,7 @@ class Range(records.Record):
     max: Dims
 
     def holds(self, shape: Sequence[int]) -> bool:
-        """Whether a shape lies in it."""
+        """Whether a shape lies in the range."""
         return len(shape) == len(self.opt) and all(
             low <= one <= high for low, one, high in zip(self.min, shape, self.max, strict=True)
         )
@@ -44,7 +44,7 @@ class Profile(records.Record):
         return {name: one.opt for name, one in self.inputs.items()}
 
     def holds(self, shapes: Mapping[str, Sequence[int]]) -> bool:
-        """Whether it serves a call."""
+        """Whether the profile serves a call."""
         return all(name in shapes and one.holds(shapes[name]) for name, one in self.inputs.items())
 
     def distance(self, shapes: Mapping[str, Sequence[int]]) -> float:
@@ -52,7 +52,7 @@ class Profile(records.Record):
         return sum(_apart(one.opt, shapes.get(name, ())) for name, one in self.inputs.items())
 
     def outside(self, shapes: Mapping[str, Sequence[int]]) -> float:
-        """How far a call is out of it, in the same unit."""
+        """How far a call lies outside the profile, in the unit of `distance`."""
         return sum(
             _apart(_clamped(one, shapes.get(name, ())), shapes.get(name, ())) for name, one in self.inputs.items()
         )

@@ -34,12 +34,12 @@ MOST_KEPT = 16
 
 
 def job(request: Request) -> Answer:
-    """As run_job.answer."""
+    """The job run_job.answer, for plans."""
     return run_job.answer(request, load)
 
 
 def make(request: LoadRequest) -> Indexed:
-    """As load_job.made."""
+    """The job load_job.made, for plans."""
     return load_job.made(request, load)
 
 

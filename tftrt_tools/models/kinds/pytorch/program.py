@@ -289,7 +289,7 @@ def _foreign_names(member: IO[bytes]) -> Iterator[str]:
 
 
 def _texts_of(value: object, key: str) -> Iterator[str]:
-    """Each text under the key `wanted`, wherever it lies."""
+    """Each text under `key`, at any depth."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

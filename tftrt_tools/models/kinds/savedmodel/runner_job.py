@@ -27,7 +27,7 @@ _GATE = "TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION"
 
 
 def job(request: Request) -> Answer:
-    """As run_job.answer."""
+    """The job run_job.answer, for SavedModels."""
     return run_job.answer(request, load)
 
 
@@ -110,12 +110,12 @@ class Loaded:
         return answers, trace.combine(counts, log[0])
 
     def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
-        """As Runner.kernels."""
+        """The seconds of the GPU's kernels, as Runner.kernels."""
         found: dict[str, float] = profiling.kernels_of(calls)
         return found
 
     def _told(self, signature: str, inputs: Arrays, function: Callable[[], Any]) -> Any:
-        """What the function returns; errors of TensorFlow as CallFailed. A method, because a function without the model would let it go."""
+        """Call the function; errors of TensorFlow become CallFailed. As a method it keeps the model referenced meanwhile."""
         try:
             return function()
         except tf.errors.OpError as error:

@@ -62,7 +62,7 @@ def opened(graph_def: graph_pb2.GraphDef, names: Iterable[str]) -> graph_pb2.Gra
 
 
 def inside(call: str, name: str) -> bool:
-    """Whether a node is one of those that replaced a call."""
+    """Whether a node is one of the nodes that replaced a call."""
     return name.startswith(f"{call}/")
 
 

@@ -92,7 +92,7 @@ def _decided(graph_def: graph_pb2.GraphDef) -> bool:
             for source in node.input
             if not (source.startswith("^") and source[1:] in dead)
         ]
-        node.attr.pop("_class", None)  # colocation with nodes that may be gone
+        node.attr.pop("_class", None)  # a colocation with nodes that may be gone
     kept = graph_pb2.GraphDef()
     kept.node.extend(alive)
     del graph_def.node[:]
@@ -158,7 +158,7 @@ def _is_dead(source: str, dead: AbstractSet[str], never: AbstractSet[str]) -> bo
 def _merge(
     node: node_def_pb2.NodeDef, dead: AbstractSet[str], never: AbstractSet[str], graph_def: graph_pb2.GraphDef
 ) -> None:
-    """Let a Merge with one remaining input pass that on."""
+    """Let a Merge with one remaining input pass this input on."""
     data = [source for source in node.input if not source.startswith("^")]
     left = [source for source in data if not _is_dead(source, dead, never)]
     if len(left) == len(data) or node.name in dead:

@@ -61,7 +61,7 @@ _MOST_SIZES = 5000
 _MOST_ZEROS = 16
 # The most numbers of a depthwise filter for each channel that are written as sums.
 _MOST_TAPS = 49
-# Of convolutions: how many dimensions their filters have beside the channels.
+# {op of a convolution: dimensions of its filter beside the channels}.
 _DIMENSIONS = {"Conv2D": 2, "DepthwiseConv2dNative": 2, "Conv3D": 3}
 _CHANNELS_LAST, _CHANNELS_FIRST = (b"", b"NHWC", b"NDHWC"), (b"NCHW", b"NCDHW")
 
@@ -144,14 +144,14 @@ class _Site:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """How one is written. Sizes go by height and width, before them the depth."""
+    """How a convolution is rewritten. Sizes are height and width, with the depth before them where there is one."""
 
     blocks: tuple[int, ...]
     # (before, after) each.
     pads: tuple[tuple[int, int], ...]
-    # Of the convolution, as TensorFlow names it.
+    # The padding of the convolution, as TensorFlow names it.
     padding: str
-    # With zeros between, or None.
+    # The filter with zeros between its values, or None.
     filters: npt.NDArray[Any] | None = None
     # The filter of a depthwise convolution that is written as a sum, or None; and for it the sizes of the result.
     taps: npt.NDArray[Any] | None = None
@@ -200,7 +200,7 @@ def _site(after: node_def_pb2.NodeDef, view: _View) -> _Site | None:
         before = view.source(entry)
     if before.op != "SpaceToBatchND":
         return None
-    # By their shapes, the operands of others may have a number for each place there.
+    # In other ops an operand of this shape may have a number for each position.
     if node.attr["data_format"].s in _CHANNELS_FIRST and (squeezed or any(step.op not in _ALIKE for step in chain)):
         return None
     return _Site(
@@ -234,7 +234,7 @@ def _is_alike(node: node_def_pb2.NodeDef, view: _View) -> bool:
 
 
 def _is_plain(node: node_def_pb2.NodeDef) -> bool:
-    """Whether it is a convolution with strides of one, without padding."""
+    """Whether a node is a convolution with strides of one and without padding."""
     ones = all(size == 1 for name in ("strides", "dilations") for size in node.attr[name].list.i)
     return (
         ones
@@ -272,7 +272,7 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
     if site.convolution.op == "Conv2D":
         return plan
     if dimensions == 3 and padding == "VALID" and any(map(any, pads)):
-        return None  # TF-TRT pads two dimensions
+        return None  # TF-TRT pads only two dimensions
     filters = view.constant(site.convolution, 1)
     if filters is None:
         return None
@@ -377,7 +377,7 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
         _sum(site, plan.taps, plan, graph_def, nodes)
     last = site.chain[-1] if site.chain else convolution
     dtype = site.after.attr["T"].type
-    # Its name stays: others read it, or the signature returns it.
+    # The node keeps its name: others read it, or the signature returns it.
     site.after.op, site.after.input[:] = "Identity", [last.name]
     site.after.attr.clear()
     site.after.attr["T"].type = dtype
@@ -439,7 +439,7 @@ def _added(
     nodes: dict[str, node_def_pb2.NodeDef],
     **types: int,
 ) -> str:
-    """Name of a new node. Args: types: its attributes."""
+    """Add a node. Args: types: its attributes. Returns: its name."""
     node = graph_def.node.add(name=added_nodes.free(name, nodes), op=op, input=sources)
     nodes[node.name] = node
     for key, value in types.items():

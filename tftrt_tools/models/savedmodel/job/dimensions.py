@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Size:
     """The size of an axis of a tensor, which is not known."""
 
-    # Its name, "node:0".
+    # The tensor's name, "node:0".
     tensor: str
     axis: int
 
 
-# A number where it is known; None for anything else.
+# A size: a number where it is known; None for anything else.
 Dimension = int | Size | None
 
 # Ops whose result has the shape of their first input.
@@ -72,7 +72,7 @@ _BROADCAST = frozenset(
     {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"}
 )
 _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
-# Shapes that are computed in more steps are not looked into.
+# The most steps of a computed shape that are followed.
 _DEEPEST = 16
 
 
@@ -149,7 +149,7 @@ def _of_broadcast(op: tf.Operation, axis: int) -> tuple[tf.Tensor, int] | None:
 
 
 def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
-    """What the numbers of a shape (a vector or a single number) are; None where their count is not known."""
+    """The sizes in a computed shape (a vector or a single number); None where their count is not known."""
     while tensor.op.type in ("Identity", "Cast", "StopGradient"):
         tensor = tensor.op.inputs[0]
     op, constant = tensor.op, _constant(tensor)

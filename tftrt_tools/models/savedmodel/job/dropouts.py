@@ -18,7 +18,7 @@ _RANDOM = frozenset({"RandomUniform", "StatelessRandomUniform", "StatelessRandom
 _SUMS = frozenset({"Add", "AddV2"})
 _QUOTIENTS = frozenset({"RealDiv", "Div"})
 _SELECTS = frozenset({"Select", "SelectV2"})
-# How many ops stand between the random numbers and the factor or condition, at the most.
+# The most ops between the random numbers and the factor or condition.
 _DEEPEST = 16
 
 
@@ -102,13 +102,13 @@ class _View:
         return None
 
     def _undivided(self, source: str) -> str:
-        """The tensor that `source` is, without divisions by 1 and products with 1."""
+        """The tensor behind `source`, without divisions by 1 and products with 1."""
         for _ in range(_DEEPEST):
             node = self.nodes[folding.name_of(source)]
             if node.op in _QUOTIENTS and self._number(node.input[1]) == 1:
                 source = node.input[0]
-            elif node.op == "Mul" and (found := self._with_number(node)) and found[1] == 1:
-                source = found[0]
+            elif node.op == "Mul" and (pair := self._with_number(node)) and pair[1] == 1:
+                source = pair[0]
             else:
                 break
         return source

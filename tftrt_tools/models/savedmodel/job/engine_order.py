@@ -42,7 +42,7 @@ def _sort_inputs(node: node_def_pb2.NodeDef, segment: function_pb2.FunctionDef) 
             takers.setdefault(source.partition(":")[0], []).append((inner.name, index))
     for result in segment.signature.output_arg:
         takers.setdefault(segment.ret[result.name].partition(":")[0], []).append((result.name, 0))
-    # An input that nothing takes comes last.
+    # An input that no node reads comes last.
     order = sorted(
         range(len(arguments)),
         key=lambda index: (arguments[index] not in takers, min(takers.get(arguments[index], [("", 0)]))),
@@ -103,7 +103,7 @@ def _copied(message: M) -> M:
 
 
 def _permute_arguments(arguments: MutableSequence[op_def_pb2.OpDef.ArgDef], order: Sequence[int]) -> None:
-    """Types and attributes move; names stay, because they are numbered by place."""
+    """Types and attributes move; names stay, because their numbers are those of the places."""
     names = [arg.name for arg in arguments]
     _permute(arguments, order)
     for arg, name in zip(arguments, names, strict=True):

@@ -35,7 +35,7 @@ def find(seen: Inspection, tensorrt: str | None = None, capabilities: Sequence[s
 
 
 def _of_files(seen: Inspection) -> Iterator[Finding]:
-    """Engine files that are damaged, or that belong to no engine op."""
+    """Findings on engine files that are damaged, or that belong to no engine op."""
     engines = {engine.name: engine for engine in seen.engines}
     for file in seen.engine_files:
         if file.problem:
@@ -70,7 +70,7 @@ def _shape_fits(shape: Sequence[int | None], wanted: Sequence[int | None]) -> bo
 
 
 def _of_loading(seen: Inspection) -> Iterator[Finding]:
-    """Engine files that the graph reads, compared with those that exist."""
+    """Findings on the engine files that the graph reads, compared with those that exist."""
     files = {file.engine for file in seen.engine_files}
     for engine, kept in seen.loads.items():
         count = len(seen.assets(engine))
@@ -90,7 +90,7 @@ def _of_loading(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_engines(seen: Inspection) -> Iterator[Finding]:
-    """Engine ops that cannot work."""
+    """Findings on engine ops that cannot work."""
     for name in seen.ambiguous:
         yield Finding(name, "several different segments share this name, so one would get the engine of another", AGAIN)
     # The build left these without an engine (out of time, say), and the manifest says so.
@@ -117,7 +117,7 @@ def _of_engines(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_manifest(seen: Inspection) -> Iterator[Finding]:
-    """The conversion's manifest, compared with the graph."""
+    """Findings on the conversion's manifest, compared with the graph."""
     if seen.manifest is None:
         return
     listed = {
@@ -133,7 +133,7 @@ def _of_manifest(seen: Inspection) -> Iterator[Finding]:
     for name in sorted(there.keys() & listed.keys()):
         now = there[name].to_dict()
         if not there[name].native_segment:
-            del now["ops"]  # it was removed with the segment, which has a finding already
+            del now["ops"]  # the op was removed with its segment, which has a finding already
         for field, words in _COMPARED.items():
             if field in now and field in listed[name] and listed[name][field] != now[field]:
                 yield Finding(
@@ -158,7 +158,7 @@ def _of_signatures(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_built(seen: Inspection) -> Iterator[Finding]:
-    """Engines that the conversion built, compared with those that are saved."""
+    """Findings on the engines that the conversion built, compared with those that are saved."""
     if seen.manifest is None:
         return
     settings = seen.manifest.get("settings", {})

@@ -27,7 +27,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -
     Args: graph_def: frozen. kept: names of nodes to leave as they are. Returns: names of the Reshapes that were changed.
     """
     changed: list[str] = []
-    # The shape of one may tell that of the next.
+    # The shape of one Reshape may tell the shape of the next.
     while round_done := _round(graph_def, kept):
         changed += round_done
     return tuple(changed)
@@ -43,7 +43,7 @@ def _round(graph_def: graph_pb2.GraphDef, kept: Container[str]) -> list[str]:
     if not reshapes:
         return []
     inferred_shapes, loops, changed = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
-    # A constant in a loop would need an Enter.
+    # A constant inside a loop would need an Enter node.
     for node in [reshape for reshape in reshapes if reshape.name not in loops]:
         op = inferred_shapes.get_operation_by_name(node.name)
         shape = _constant(op)

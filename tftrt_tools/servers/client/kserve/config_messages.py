@@ -29,7 +29,7 @@ class ModelConfig:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether all of its instances are on the CPU."""
+        """Whether all instances of the model are on the CPU."""
         return set(self.kinds) == {CPU}
 
 

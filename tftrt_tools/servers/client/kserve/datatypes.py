@@ -33,7 +33,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """Such as "FP32". Raises: ValueError for a type that the protocol has not."""
+    """The protocol's name of a dtype, such as "FP32". Raises: ValueError for a type that the protocol has not."""
     name = _NAMES.get(dtype)
     if name is None:
         raise ValueError(f"the protocol has no type for {dtype}")

@@ -42,7 +42,7 @@ def read(raw: bytes, wanted: int | None) -> Answered[Signature]:
 
 
 def read_ready(raw: bytes) -> bool:
-    """Whether a ServerReadyResponse or a ModelReadyResponse says so. Raises: ValueError."""
+    """Whether a ServerReadyResponse or a ModelReadyResponse says ready. Raises: ValueError."""
     return any(
         field == 1 and wire_type == fields.VARINT and bool(value)
         for field, wire_type, value in fields.walk(memoryview(raw))

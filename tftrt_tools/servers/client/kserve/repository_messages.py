@@ -29,7 +29,7 @@ class Indexed:
     reason: str
 
     def status(self) -> VersionStatus:
-        """In TensorFlow Serving's words."""
+        """The VersionStatus, with TensorFlow Serving's state."""
         failed = self.state == "UNAVAILABLE" and self.reason not in _UNLOADED
         return VersionStatus(
             self.version or 0,

@@ -49,7 +49,7 @@ class SharedMemory:
             raise errors.UsageError(f"this system has no {_FOLDER}", "send the inputs")
         self.name, self.size = f"tftrt-{os.getpid()}-{secrets.token_hex(4)}", size
         self._path, self._used = _FOLDER / self.name, 0
-        # Of this user alone: the server has to run as this user, or as root.
+        # Only this user has access: the server has to run as this user, or as root.
         handle = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             # Takes the pages now: a place that is full is an error here, and not the end of the process at the first write.

@@ -113,7 +113,7 @@ def _listed(sizes: Sequence[int]) -> str:
 
 
 def text(settings: Settings, covered: Sequence[int] | None, known: bool = True) -> str:
-    """The file. Args: settings: Settings as `chosen` made them; covered, known: as there."""
+    """The text of the file. Args: settings: Settings as `chosen` made them; covered, known: as there."""
     message = config_messages.new(config_messages.BATCHING)
     for name in ("max_batch_size", "batch_timeout_micros", "num_batch_threads", "max_enqueued_batches"):
         if getattr(settings, name) is not None:

@@ -39,7 +39,7 @@ class Checked:
 
     @property
     def passed(self) -> bool:
-        """No error; warnings do not count."""
+        """Whether the file has no error; warnings do not count."""
         return not any(one.level == ERROR for one in self.problems)
 
     # Not a Record: the message is not written.
@@ -63,7 +63,7 @@ class Check(records.Record):
 
     @property
     def passed(self) -> bool:
-        """Whether every file did."""
+        """Whether every file passed."""
         return all(one.passed for one in self.files)
 
 
@@ -82,7 +82,7 @@ def check(paths: Iterable[str | pathlib.Path]) -> Check:
 
 
 def _with_batching(file: Checked) -> Checked:
-    """A models.config of a server that batches, with the models that it cannot batch."""
+    """Check a models.config for a server that batches, with the models that it cannot batch."""
     models = [model_config.Model.of(config) for config in file.message.model_config_list.config]
     covered = engine_batch_sizes.covered([path for model in models for path in model_config.version_paths(model)])
     more = [Problem(1, ERROR, f"{model.path}: {line}", unbatched.MEND) for model in covered for line in model.unbatched]
@@ -110,7 +110,7 @@ def check_text(name: str, text: str, kind: config_messages.Kind | None = None, o
     root = text_places.scan(text)
     kind = kind or config_messages.kind_of([field.name for field in root.fields]) or _by_name(name)
     if kind is None:
-        known = "model_config_list, prometheus_config, max_batch_size, allowed_batch_sizes, …"
+        examples = "model_config_list, prometheus_config, max_batch_size, allowed_batch_sizes, …"
         return Checked(
             name,
             None,
@@ -119,7 +119,7 @@ def check_text(name: str, text: str, kind: config_messages.Kind | None = None, o
                     root.fields[0].line if root.fields else 1,
                     ERROR,
                     "no field says which file this is",
-                    f"outermost fields are {known}",
+                    f"outermost fields are {examples}",
                 ),
             ),
         )
@@ -128,7 +128,7 @@ def check_text(name: str, text: str, kind: config_messages.Kind | None = None, o
     except config_messages.SyntaxProblem as problem:
         return Checked(name, kind, (Problem(problem.line, ERROR, problem.text, problem.mend),))
     more = {"on_disk": on_disk} if kind == config_messages.MODELS else {}
-    problems = sorted(_RULES[kind](message, root, **more), key=lambda one: one.line)
+    problems = sorted(_RULES[kind](message, root, **more), key=lambda entry: entry.line)
     return Checked(name, kind, tuple(problems), message)
 
 

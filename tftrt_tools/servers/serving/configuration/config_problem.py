@@ -1,4 +1,4 @@
-"""Something wrong in a configuration file."""
+"""A problem in a configuration file."""
 
 import dataclasses
 from typing import Literal

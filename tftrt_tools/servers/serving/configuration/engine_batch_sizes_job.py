@@ -88,7 +88,7 @@ def _of_engines(
     saved = bool({engine.name for engine in engines} & {asset.engine for asset in assets})
     implicit = all(engine.implicit_batch for engine in engines)
     calls = (
-        [{one: tuple(shape) for one, shape in call.items()} for call in (listed or {}).get("calls", ())]
+        [{input_name: tuple(shape) for input_name, shape in call.items()} for call in (listed or {}).get("calls", ())]
         if saved
         else []
     )

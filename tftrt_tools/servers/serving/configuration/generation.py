@@ -37,7 +37,7 @@ GRPC_THREADS = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to write."""
+    """The files to write."""
 
     # With base paths of this machine.
     models: tuple[Model, ...]
@@ -156,7 +156,7 @@ def _covered(models: Sequence[Model]) -> tuple[list[Covered], list[str]]:
 
 
 def _refuses_batching(covered: Sequence[Covered], allowed: bool) -> list[str]:
-    """Signatures that no server with batching answers. Returns: warnings. Raises: UsageError if that is not allowed."""
+    """Find signatures that a server with batching cannot answer. Returns: warnings. Raises: UsageError if that is not allowed."""
     remarks = [f"{model.path}: {line}" for model in covered for line in model.unbatched]
     if remarks and not allowed:
         raise errors.UsageError(
@@ -169,21 +169,21 @@ def _refuses_batching(covered: Sequence[Covered], allowed: bool) -> list[str]:
 def _uncovered(
     batching: batching_file.Settings, found: Sequence[Covered], missing: Sequence[str], allowed: bool
 ) -> list[str]:
-    """Sizes that reach the engines without being covered. Returns: warnings. Raises: UsageError if that is not allowed."""
+    """Find batch sizes that reach the engines and that no engine covers. Returns: warnings. Raises: UsageError if that is not allowed."""
     remarks = list(missing) + [f"{model.path}: {model.reason}" for model in found if not model.known]
     mend = "publish it with warm-up requests (`tftrt publish`), or add --allow_uncovered"
-    for one in found:
-        if not one.known or one.sizes is None:
+    for served in found:
+        if not served.known or served.sizes is None:
             continue
         largest = batching.max_batch_size or batching_file.DEFAULT_MAX_BATCH_SIZE
         reaching = batching.allowed_batch_sizes or range(1, largest + 1)
-        outside = tuple(size for size in reaching if size not in one.sizes)
+        outside = tuple(size for size in reaching if size not in served.sizes)
         if outside:
             remarks.insert(
                 0,
-                f"the engines of {one.path} do not cover batches of {text_of(outside)}; they cover {text_of(one.sizes)}",
+                f"the engines of {served.path} do not cover batches of {text_of(outside)}; they cover {text_of(served.sizes)}",
             )
-            mend = f"give --allowed_batch_sizes among {text_of(one.sizes)}, convert with these --shapes, or add --allow_uncovered"
+            mend = f"give --allowed_batch_sizes among {text_of(served.sizes)}, convert with these --shapes, or add --allow_uncovered"
     if remarks and not allowed:
         raise errors.UsageError(f"batch sizes without an engine: {remarks[0]}", mend)
     return remarks

@@ -51,7 +51,7 @@ class Model:
     base_path: str
     # Which versions are served.
     policy: Policy = LATEST
-    # How many, where the policy is LATEST.
+    # The number of versions where the policy is LATEST.
     latest: int = 1
     # Which ones, where the policy is SPECIFIC; the smallest first.
     versions: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ class Model:
 
     @classmethod
     def of(cls, proto: config_types.ModelConfig) -> Model:
-        """Of a ModelConfig."""
+        """Make it from a ModelConfig."""
         kind = proto.model_version_policy.WhichOneof("policy_choice") or LATEST
         return cls(
             name=proto.name,

@@ -72,7 +72,7 @@ class _Reader:
         return token
 
     def fields(self, closing: str) -> list[Field]:
-        found: list[Field] = []
+        parsed: list[Field] = []
         while self._at < len(self._tokens) and self._peek() != closing:
             _, name, start = self._take()
             if name == "[":  # the name of an extension, or of the type inside an Any
@@ -83,8 +83,8 @@ class _Reader:
                 self._take()
             values = self._values(name, self._line(start))
             end = self._end()
-            found += [dataclasses.replace(value, span=(start, end)) for value in values]
-        return found
+            parsed += [dataclasses.replace(value, span=(start, end)) for value in values]
+        return parsed
 
     def _end(self) -> int:
         """Where the previous token ends."""

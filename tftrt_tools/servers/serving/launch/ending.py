@@ -50,9 +50,9 @@ def read(code: int, tail: Sequence[str], models_with_engines: Sequence[str]) -> 
         cause, mend = f"the server ended by itself ({name})", _signal_mend(name, models_with_engines)
     else:
         cause, mend = f"the server ended by itself with exit code {code}", _code_mend(code)
-    said, said_mend = _said(tail)
-    if said:
-        cause, mend = f"{cause}: {said}", said_mend
+    words, said_mend = _said(tail)
+    if words:
+        cause, mend = f"{cause}: {words}", said_mend
     return errors.TftrtError(
         cause, "\n  ".join(filter(None, [mend, "the end of its log:", *list(tail)[-_SHOWN_LINES:]]))
     )
@@ -70,9 +70,9 @@ def _said(tail: Sequence[str]) -> tuple[str, str]:
         if any(map(message.find, tail)):
             return message.meaning.rstrip("."), message.mend
     for pattern, mend in _LINES:
-        found = next((match for match in map(pattern.search, reversed(tail)) if match), None)
-        if found:
-            return found[1], mend
+        first_match = next((match for match in map(pattern.search, reversed(tail)) if match), None)
+        if first_match:
+            return first_match[1], mend
     return "", ""
 
 

@@ -15,14 +15,14 @@ _LONGEST_LINES = 20
 
 @dataclasses.dataclass(frozen=True)
 class News:
-    """What is wrong, in one line, and what helps ("" where that is not known)."""
+    """A problem in one line, and its mend ("" where none is known)."""
 
     cause: str
     mend: str
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The problem and its mend, for people."""
         return "\n  ".join(filter(None, [f"tftrt: warning: {self.cause}", self.mend]))
 
 
@@ -55,7 +55,7 @@ class Follower:
                 self._note_base_path(line)
 
     def news(self) -> list[News]:
-        """What was not told before. A message without an end is complete once it has not grown since the last call."""
+        """The news since the last call. A message without an end is complete once it has not grown between two calls."""
         with self._lock:
             if self._open and not self._grown:
                 self._close()

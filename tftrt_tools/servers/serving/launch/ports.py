@@ -38,7 +38,7 @@ def _refused(error: OSError, host: str, port: int, flag: str) -> errors.TftrtErr
 
 
 def _holder(port: int) -> str:
-    """Such as "tensorflow_mode (pid 123)", as far as this user may see it, or ""."""
+    """The holder of the port, such as "tensorflow_mode (pid 123)"; "" where this user may not see it."""
     for pid in sockets.holders(sockets.on_tcp(port)):
         with contextlib.suppress(OSError):
             return f"{pathlib.Path(f'/proc/{pid}/comm').read_text().strip()} (pid {pid})"

@@ -46,15 +46,15 @@ def prepare(backend: Backend, values: Mapping[str, Any], host: str = "") -> serv
 
     Raises: TftrtError.
     """
-    wanted = serve_plan.read(values, host)
-    backend.check(wanted)
-    start_preflight.check_files(wanted)
+    plan = serve_plan.read(values, host)
+    backend.check(plan)
+    start_preflight.check_files(plan)
     address = host or (_ANY if backend.name == "binary" else "127.0.0.1")
-    for port, flag in ((wanted.port, "--port"), (wanted.rest_port, "--rest_api_port")):
+    for port, flag in ((plan.port, "--port"), (plan.rest_port, "--rest_api_port")):
         # For 0, and for a REST port below 0, the development server finds a free port.
         if port > 0 or port and (backend.name != "local" or flag == "--port"):
             ports.check(address, port, flag)
-    return wanted
+    return plan
 
 
 def run(

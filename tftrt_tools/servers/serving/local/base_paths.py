@@ -31,7 +31,7 @@ class Source:
 
     @classmethod
     def of(cls, config: config_types.ModelConfig) -> Source:
-        """Of a ModelConfig."""
+        """Make the Source of a ModelConfig."""
         return cls(config.name, config.base_path, Policy.of(config.model_version_policy))
 
     def poll(self) -> dict[int, str]:
@@ -58,5 +58,5 @@ class Source:
 
 
 def poll(sources: Iterable[Source]) -> dict[str, dict[int, str]]:
-    """Poll all of them, in their order. Returns: {name: {version: path}}. Raises: PollError at the first that cannot be read."""
+    """Poll all sources, in their order. Returns: {name: {version: path}}. Raises: PollError at the first that cannot be read."""
     return {source.name: source.poll() for source in sources}

@@ -70,7 +70,7 @@ class BatchingServable:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
+        """The name of the model."""
         return self.wrapped.name
 
     @property
@@ -154,7 +154,7 @@ class BatchingServable:
         """Run one batch and hand each task its outputs, or all the same error."""
         try:
             outputs = self._run(fetches, tasks)
-        except Exception as error:  # also for a bug: the waiting requests must get the error
+        except Exception as error:  # a bug, too, is an error that the waiting requests must get
             for task in tasks:
                 task.fail(error)
         else:

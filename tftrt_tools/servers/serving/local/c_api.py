@@ -100,11 +100,11 @@ def quick() -> ctypes.CDLL:
 def _typed(kind: type[ctypes.CDLL]) -> ctypes.CDLL:
     import tensorflow as tf
 
-    found = kind(str(pathlib.Path(tf.__file__).parent / "libtensorflow_cc.so.2"))
+    loaded = kind(str(pathlib.Path(tf.__file__).parent / "libtensorflow_cc.so.2"))
     for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(found, name)
+        function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
-    return found
+    return loaded
 
 
 def string_size() -> int:

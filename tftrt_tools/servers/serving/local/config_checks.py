@@ -43,7 +43,7 @@ def check_transition(old: config_types.ModelServerConfig, new: config_types.Mode
 
 
 def check_list(models: Collection[config_types.ModelConfig]) -> None:
-    """Names once each, and absolute base paths. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
+    """Check that names differ and that base paths are absolute. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
     names: set[str] = set()
     for model in models:
         if model.name in names:
@@ -77,7 +77,7 @@ def platform(model: config_types.ModelConfig) -> str:
 
 
 def check_same_platforms(old: Iterable[config_types.ModelConfig], new: Iterable[config_types.ModelConfig]) -> None:
-    """No model may change its platform. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
+    """Check that no model changes its platform. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
     before = {model.name: platform(model) for model in old}
     for model in new:
         if model.name in before and platform(model) != before[model.name]:
@@ -88,7 +88,7 @@ def check_same_platforms(old: Iterable[config_types.ModelConfig], new: Iterable[
 
 
 def check_platforms(models: Iterable[config_types.ModelConfig]) -> None:
-    """Only TensorFlow's. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
+    """Check that all platforms are TensorFlow. Args: ModelConfigs. Raises: Failure INVALID_ARGUMENT."""
     for model in models:
         if platform(model) != PLATFORM:
             raise failure.invalid(f"Model {model.name} requests unsupported platform {platform(model)}")

@@ -102,36 +102,36 @@ class Core:
 
     def predict(self, servable: AnyServable, arrays: Mapping[str, Array], name: str, timeout_ms: int) -> Any:
         """({alias: array}, signature name), for REST."""
-        call = Clocked(servable)
+        clocked = Clocked(servable)
         return self._measured(
             "Predict",
-            call.name,
+            clocked.name,
             "REST",
-            lambda: (predict_api.predict_arrays(call, arrays, name, timeout_ms, self._check), call.seconds),
+            lambda: (predict_api.predict_arrays(clocked, arrays, name, timeout_ms, self._check), clocked.seconds),
         )
 
     def classify(
         self, servable: AnyServable, request: classification_pb2.ClassificationRequest, timeout_ms: int
     ) -> classification_pb2.ClassificationResponse:
         """ClassificationResponse, for REST."""
-        call = Clocked(servable)
+        clocked = Clocked(servable)
         return self._measured(
             "Classify",
-            call.name,
+            clocked.name,
             "REST",
-            lambda: (classify_api.classify(call, request, timeout_ms, self._check), call.seconds),
+            lambda: (classify_api.classify(clocked, request, timeout_ms, self._check), clocked.seconds),
         )
 
     def regress(
         self, servable: AnyServable, request: regression_pb2.RegressionRequest, timeout_ms: int
     ) -> regression_pb2.RegressionResponse:
         """RegressionResponse, for REST."""
-        call = Clocked(servable)
+        clocked = Clocked(servable)
         return self._measured(
             "Regress",
-            call.name,
+            clocked.name,
             "REST",
-            lambda: (regress_api.regress(call, request, timeout_ms, self._check), call.seconds),
+            lambda: (regress_api.regress(clocked, request, timeout_ms, self._check), clocked.seconds),
         )
 
     def metadata(
@@ -157,13 +157,13 @@ class Core:
 
         def answer() -> tuple[Any, float]:
             with self.handle(spec) as servable:
-                one = Clocked(servable)
-                return call(one, request, timeout_ms, self._check), one.seconds
+                clocked = Clocked(servable)
+                return call(clocked, request, timeout_ms, self._check), clocked.seconds
 
         return self._measured(api, spec.name if spec else "", "GRPC", answer)
 
     def _measured(self, api: str, model: str, entrypoint: str, answer: Callable[[], tuple[Any, float]]) -> Any:
-        """What `answer` gives first; the second is how long the graph ran, in seconds."""
+        """Call `answer`, which returns a result and the seconds that the graph ran. Returns: the result."""
         start, status, runtime = time.monotonic(), "OK", 0.0
         try:
             result, runtime = answer()

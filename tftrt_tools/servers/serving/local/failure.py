@@ -51,7 +51,7 @@ class Failure(Exception):
         return _HTTP.get(self.code, 500)
 
     def to_text(self) -> str:
-        """As TensorFlow prints a status: "INVALID_ARGUMENT: message"."""
+        """The status as TensorFlow prints it: "INVALID_ARGUMENT: message"."""
         return f"{self.code.name}: {self.message}"
 
 

@@ -93,7 +93,7 @@ class GrpcServer:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _within(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """What `work` gives, on the loop."""
+        """Run `work` on the loop. Returns: its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _made(self, options: Sequence[tuple[str, Any]]) -> Any:

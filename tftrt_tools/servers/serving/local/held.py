@@ -37,7 +37,7 @@ class Held(Generic[Loaded]):
             call()
 
     def retire(self, on_idle: Callable[[], object]) -> bool:
-        """Let nobody new in. May be called again, to change the function.
+        """Let no new user in. It may be called again, to change the function.
 
         Args: on_idle: called once, by the last one to leave. Returns: True where nobody is in: then it is not called.
         """

@@ -141,7 +141,7 @@ class GuardedSession:
 
 def answered(request: Request, session: Runs) -> Answer:
     """What the process answers."""
-    feeds = {name: tensor_bytes.read(memoryview(one))[0] for name, one in request.feeds.items()}
+    feeds = {name: tensor_bytes.read(memoryview(raw))[0] for name, raw in request.feeds.items()}
     try:
         answers = session.run(feeds, request.fetches, request.timeout_ms)
     except failure.Failure as error:

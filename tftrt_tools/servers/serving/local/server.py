@@ -234,14 +234,14 @@ def _credentials(options: types.SimpleNamespace) -> grpc.ServerCredentials | Non
 
 def _channel_arguments(options: types.SimpleNamespace) -> list[tuple[str, str | int]]:
     """[(name, value)]: an int if it can be read as one, else text."""
-    found: list[tuple[str, str | int]] = []
+    arguments: list[tuple[str, str | int]] = []
     for pair in filter(None, options.grpc_channel_arguments.split(",")):
         name, _, value = pair.partition("=")
         try:
-            found.append((name, int(value)))
+            arguments.append((name, int(value)))
         except ValueError:
-            found.append((name, value))
-    return found
+            arguments.append((name, value))
+    return arguments
 
 
 def _text(path: str, message: _Message) -> _Message:

@@ -102,16 +102,16 @@ class Session:
         return outputs
 
     def _output(self, name: str) -> c_api.Output:
-        found = self._operations.get(name)
-        if found is None:
+        output = self._operations.get(name)
+        if output is None:
             operation, _, index = name.partition(":")
             pointer = c_api.library().TF_GraphOperationByName(self._graph, operation.encode())
             if not pointer:
                 raise failure.invalid(
                     f"Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"
                 )
-            found = self._operations[name] = c_api.Output(pointer, int(index or 0))
-        return found
+            output = self._operations[name] = c_api.Output(pointer, int(index or 0))
+        return output
 
     def close(self) -> None:
         """Free the model. No run may be under way."""

@@ -107,8 +107,8 @@ class Versions:
                 for version in versions.values()
                 if version.phase is Phase.READY
             ]
-            for one in left:
-                one.phase = Phase.UNLOADING
+            for removed in left:
+                removed.phase = Phase.UNLOADING
         for one in left:
             self._unload(one)
 

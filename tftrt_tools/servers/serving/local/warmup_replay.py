@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf import message
 
-from tftrt_tools.base import records
+from tftrt_tools.base.records import Record
 from tftrt_tools.models.savedmodel import files
 from tftrt_tools.servers.serving.local import failure
 from tftrt_tools.servers.serving.local.servable import AnyServable
@@ -45,7 +45,7 @@ class Services:
 
 
 @dataclasses.dataclass(frozen=True)
-class Replayed(records.Record):
+class Replayed(Record):
     """records: requests read; microseconds: time that took, all together."""
 
     records: int

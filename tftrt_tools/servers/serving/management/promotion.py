@@ -221,7 +221,7 @@ def _check_folder(address: str, model: Model, version: int, states: list[Version
     served = {state.version for state in states}
     if version in served or model_config.is_uri(model.base_path) or not is_here(target(address, TENSORFLOW_SERVING)):
         return
-    there = [one.number for one in version_directories.listing(base)] if base.is_dir() else []
+    there = [directory.number for directory in version_directories.listing(base)] if base.is_dir() else []
     if there and version not in there:
         raise errors.UsageError(f"{base} holds no version {version}", "it holds " + ", ".join(map(str, there)))
 

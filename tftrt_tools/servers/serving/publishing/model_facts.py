@@ -23,7 +23,7 @@ class Facts(records.Record):
     unknown_ops: tuple[str, ...]
     # {engine: version of TensorRT, such as "8.5.3", for which its INT8 table was made}
     tables: dict[str, str]
-    # How many ops of the graph are TF-TRT's.
+    # The number of TF-TRT's ops in the graph.
     engine_ops: int
     # Variables that signatures read and that a session does not find.
     lost: tuple[str, ...] = ()

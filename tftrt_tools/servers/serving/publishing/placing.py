@@ -90,7 +90,7 @@ def staged(base: pathlib.Path, workplace: pathlib.Path | None = None) -> Iterato
             os.close(lock)
         for folder in created:
             with contextlib.suppress(OSError):
-                folder.rmdir()  # fails while anything is in it
+                folder.rmdir()  # removing fails while the folder holds anything
 
 
 def _missing(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -160,7 +160,7 @@ def _sweep(base: pathlib.Path) -> None:
         try:
             lock = locks.acquire(holder / "lock", wait=False)
         except OSError:
-            continue  # another user's, or not a stage
+            continue  # another user's folder, or none of this module
         if lock is not None:
             shutil.rmtree(holder, ignore_errors=True)
             os.close(lock)

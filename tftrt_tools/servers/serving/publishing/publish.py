@@ -309,8 +309,8 @@ def _warm_up(
         saved = run.save_calls([request.call for request in planned.requests], folder + "/requests")
         progress.say("writing the warm-up")
         process.call(warmup_file.write, warmup_file.ToWrite(path=str(path), model_name=model_name, calls=tuple(saved)))
-        for one in planned.requests:
-            sources[one.source] = sources.get(one.source, 0) + 1
+        for planned_request in planned.requests:
+            sources[planned_request.source] = sources.get(planned_request.source, 0) + 1
     progress.say("reading the warm-up back")
     calls = process.call(
         warmup_file.read, warmup_file.ToRead(path=str(path), model=str(stage), folder=folder + "/replay")

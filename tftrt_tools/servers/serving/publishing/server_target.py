@@ -21,17 +21,17 @@ class Target:
     # Versions; None if it has none, or if the version is not known.
     tensorflow: str | None
     tensorrt: str | None
-    # It can use a GPU.
+    # Whether the server can use a GPU.
     gpu: bool
-    # It has TF-TRT's ops.
+    # Whether it has TF-TRT's ops.
     tftrt: bool
     # Compute capabilities of its GPUs, such as "9.0"; () if not known.
     compute_capabilities: tuple[str, ...]
-    # It is this machine.
+    # Whether the server runs in this machine's TensorFlow.
     own: bool = False
 
     def text(self) -> str:
-        """For people: local: TensorFlow 2.14.1, TensorRT 8.5.3, compute capability 9.0."""
+        """The target in words: local: TensorFlow 2.14.1, TensorRT 8.5.3, compute capability 9.0."""
         parts = [
             f"TensorFlow {self.tensorflow or 'unknown'}",
             f"TensorRT {self.tensorrt or ('unknown' if self.tftrt else 'none')}",

@@ -71,8 +71,8 @@ def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
         for finding in tensor_kinds.findings(signature.name, signature.inputs, signature.outputs):
             yield Obstacle(f"signature {finding.about!r}: {finding.text}", finding.mend)
     if facts.lost:
-        found = tensor_kinds.lost(facts.lost)
-        yield Obstacle(f"{found.about}: {found.text}", found.mend)
+        lost = tensor_kinds.lost(facts.lost)
+        yield Obstacle(f"{lost.about}: {lost.text}", lost.mend)
 
 
 def _of_ops(facts: Facts, target: Target, options: Options) -> Iterator[Obstacle]:

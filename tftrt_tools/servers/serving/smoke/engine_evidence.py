@@ -36,7 +36,7 @@ class Evidence(records.Record):
 
     # Where: "model", "server process", "GPU", "gate", "answer", "log", "native model" or "first request".
     source: str
-    # In words.
+    # The evidence in words.
     seen: str
     # What it says to "did the engines run".
     speaks: Speaks
@@ -59,7 +59,7 @@ class Judgement(records.Record):
     reason: str = ""
 
     def text(self) -> str:
-        """Such as "yes (certain)"."""
+        """The answer in words, such as "yes (certain)"."""
         return f"{self.answer} ({self.certainty})" if self.certainty else self.answer
 
 
@@ -74,7 +74,7 @@ class Verdict(records.Record):
     reason: str
     # {text of the call: Judgement}
     calls: dict[str, Judgement]
-    # All of it.
+    # All evidence.
     evidence: tuple[Evidence, ...]
     # What would make the answer more certain, a line each.
     settle: tuple[str, ...] = ()

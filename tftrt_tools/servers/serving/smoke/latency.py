@@ -21,7 +21,7 @@ class Ratio(records.Record):
 
     # Median of the first over the median of the second.
     value: float = records.field(digits=6)
-    # Its confidence interval.
+    # The confidence interval of the ratio.
     low: float = records.field(digits=6)
     high: float = records.field(digits=6)
     # Medians, seconds.
@@ -41,9 +41,14 @@ def ratio(blocks: npt.ArrayLike, confidence: float = 0.95, seed: int = 0) -> Rat
     times = np.asarray(blocks, float)
     if times.ndim != 2 or times.shape[1] != 2 or len(times) < 2:
         raise ValueError("a ratio needs two columns and two blocks or more")
-    found, (first, second) = ratios.of_medians(times, 1 - confidence, seed), np.median(times, axis=0)
+    measured, (first, second) = ratios.of_medians(times, 1 - confidence, seed), np.median(times, axis=0)
     return Ratio(
-        value=found.value, low=found.low, high=found.high, first=float(first), second=float(second), blocks=len(times)
+        value=measured.value,
+        low=measured.low,
+        high=measured.high,
+        first=float(first),
+        second=float(second),
+        blocks=len(times),
     )
 
 

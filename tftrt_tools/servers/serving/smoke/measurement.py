@@ -33,7 +33,7 @@ class Measured:
 
     @property
     def sent(self) -> int:
-        """How many requests were answered."""
+        """The number of answered requests."""
         return (self.first is not None) + len(self.later)
 
 

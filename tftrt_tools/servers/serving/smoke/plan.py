@@ -23,12 +23,12 @@ class Group:
 
     @property
     def signature(self) -> str:
-        """Its name."""
+        """The name of the signature."""
         return self.calls[0].signature
 
     @property
     def text(self) -> str:
-        """For people: serving_default(x 1x8)."""
+        """The group as messages show it: serving_default(x 1x8)."""
         return self.calls[0].text()
 
 

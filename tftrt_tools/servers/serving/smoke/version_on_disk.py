@@ -71,7 +71,7 @@ class Model:
     engines: Mapping[str, tuple[Engine, ...]]
     # By name.
     signatures: Mapping[str, Signature]
-    # How many warm-up requests the version has.
+    # The number of warm-up requests of the version.
     warmup_records: int
     # The twins of twins.find: {signature: the one that stands for it}
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -82,7 +82,7 @@ class Model:
 
     @property
     def precisions(self) -> set[Precision]:
-        """Of all engines."""
+        """The precisions of all engines."""
         return {engine.precision for engines in self.engines.values() for engine in engines}
 
     # Not a Record: engines are counted, and signatures are not written.
@@ -161,7 +161,7 @@ def _base_paths(server: Process) -> dict[str, str]:
         parsed = config_messages.parse(config_messages.MODELS, server.path(config).read_text())
     except (config_messages.SyntaxProblem, OSError, UnicodeDecodeError):
         return {}
-    return {one.name: one.base_path for one in parsed.model_config_list.config}
+    return {model.name: model.base_path for model in parsed.model_config_list.config}
 
 
 def declared_shapes(path: pathlib.Path) -> tuple[dict[str, list[Shapes]], str]:
@@ -178,12 +178,12 @@ def declared_shapes(path: pathlib.Path) -> tuple[dict[str, list[Shapes]], str]:
     if declared:
         return declared, "the shapes that engines were built for (manifest.json)"
     published = passport.read(path, passport.PUBLISH) or {}
-    found: dict[str, list[Shapes]] = {}
+    shapes_of: dict[str, list[Shapes]] = {}
     for record in (published.get("warmup") or {}).get("records", ()):
         (shapes,) = _tuples([record["shapes"]])
-        if shapes not in found.setdefault(record["signature"], []):
-            found[record["signature"]].append(shapes)
-    return found, f"the shapes that it warms up with ({passport.PUBLISH})" if found else ""
+        if shapes not in shapes_of.setdefault(record["signature"], []):
+            shapes_of[record["signature"]].append(shapes)
+    return shapes_of, f"the shapes that it warms up with ({passport.PUBLISH})" if shapes_of else ""
 
 
 def _tuples(calls: Iterable[Mapping[str, Iterable[int]]]) -> list[Shapes]:

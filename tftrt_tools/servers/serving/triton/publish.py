@@ -132,15 +132,15 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
     calls, unwarmed = (
         warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
     )
-    made = config.make(model_name, read, backend, sizes, options.settings, calls)
-    kept = config.kept(base / config.FILE, made, options.replace_config)
+    configured = config.make(model_name, read, backend, sizes, options.settings, calls)
+    kept = config.kept(base / config.FILE, configured, options.replace_config)
     notes = (
         *_evidence_notes(read, evidence),
         *flown.notes,
         *filter(None, (sizes.why, _queue_note(sizes, options), unwarmed)),
-        *([] if kept is None else [_kept_note(base / config.FILE, kept, made, options)]),
+        *([] if kept is None else [_kept_note(base / config.FILE, kept, configured, options)]),
     )
-    served = made if kept is None else kept
+    served = configured if kept is None else kept
     done = Publication(
         model=str(pathlib.Path(model).absolute()),
         digest=read.digest,
@@ -173,9 +173,11 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
             placing.flush_folder(passport.folder(stage.folder))
             placing.flush_folder(passport.folder(stage.folder).parent)
             # Another publisher may have been here since.
-            if config.kept(written.path, made, options.replace_config) is None:
+            if config.kept(written.path, configured, options.replace_config) is None:
                 # The last thing before the version gets its name: Triton reads both at its next look.
-                written.write(f"# Written by tftrt publish; it holds for all versions.\n{triton_config.render(made)}")
+                written.write(
+                    f"# Written by tftrt publish; it holds for all versions.\n{triton_config.render(configured)}"
+                )
 
         try:
             stage.place(options.version, options.allow_older_version, complete)

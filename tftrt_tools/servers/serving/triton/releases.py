@@ -22,7 +22,7 @@ _SURELY_WITH_TENSORFLOW, _SURELY_WITHOUT = (24, 12), (26, 1)
 class Release(records.Record):
     """A release of nvcr.io/nvidia/tritonserver."""
 
-    # Such as "24.05".
+    # The release, such as "24.05".
     name: str
     # Versions; TensorRT's may lack its last number. CUDA "" where not known.
     tensorrt: str
@@ -37,7 +37,7 @@ class Release(records.Record):
         return True if number <= _SURELY_WITH_TENSORFLOW else False if number >= _SURELY_WITHOUT else None
 
     def text(self) -> str:
-        """For people: Triton 24.05: TensorRT 10.0.1.6, CUDA 12.4.1."""
+        """The release in words: Triton 24.05: TensorRT 10.0.1.6, CUDA 12.4.1."""
         return f"Triton {self.name}: TensorRT {self.tensorrt}" + (f", CUDA {self.cuda}" if self.cuda else "")
 
 
@@ -70,16 +70,16 @@ def release(name: str, tensorrt: str = "") -> Release:
         raise errors.UsageError(
             f"--triton_release={name} is none", "it is the year and the month of the container's tag, such as 24.05"
         )
-    known = next((candidate for candidate in RELEASES if candidate.name == name), None)
+    matching = next((candidate for candidate in RELEASES if candidate.name == name), None)
     if tensorrt:
-        return Release(name=name, tensorrt=tensorrt, cuda=known.cuda if known else "", source="--triton_tensorrt")
-    if known is None:
+        return Release(name=name, tensorrt=tensorrt, cuda=matching.cuda if matching else "", source="--triton_tensorrt")
+    if matching is None:
         raise errors.UsageError(
-            f"which TensorRT Triton {name} has is not known here (known: {', '.join(one.name for one in RELEASES)})",
+            f"which TensorRT Triton {name} has is not known here (known: {', '.join(candidate.name for candidate in RELEASES)})",
             f"--triton_tensorrt=VERSION says it; `docker run --rm nvcr.io/nvidia/tritonserver:{name}-py3 env` prints "
             "it as TRT_VERSION",
         )
-    return known
+    return matching
 
 
 def with_tensorrt(version: str) -> tuple[str, ...]:

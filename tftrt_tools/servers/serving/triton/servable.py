@@ -24,9 +24,9 @@ class Servable(records.Record):
     """A model for Triton. Triton asks one function of it."""
 
     kind: Kind
-    # As the user named it.
+    # The path as the user named it.
     path: str
-    # Of its files.
+    # The digest of its files.
     digest: str
     # The signature that is served.
     signature: str

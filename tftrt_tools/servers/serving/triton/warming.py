@@ -25,24 +25,24 @@ def plan(model: Servable, batching: Batching, wanted: str) -> tuple[list[Shapes]
         return _given(model, batching, wanted), ""
     if model.profiles:
         listed = [_within(profile, place, batching.largest) for profile in model.profiles for place in (1, 2)]
-        return [one for number, one in enumerate(listed) if one and one not in listed[:number]], ""
+        return [call for number, call in enumerate(listed) if call and call not in listed[:number]], ""
     try:
         sizes = sorted({1, batching.largest or 1})
         drawn = [drawing.shapes_of_batch(model.signature, model.inputs, size) for size in sizes]
     except errors.UsageError as error:
         return [], f"no warm-up: {error.cause}; --warmup_shapes names some"
-    return [one for number, one in enumerate(drawn) if one not in drawn[:number]], ""
+    return [call for number, call in enumerate(drawn) if call not in drawn[:number]], ""
 
 
 def _within(profile: Mapping[str, Range], place: int, largest: int) -> Shapes:
     """Shapes of a profile at opt (1) or max (2), with no larger batch than Triton's; {} for a profile of larger batches alone. Triton does
     not load a model whose warm-up is larger. Args: largest: batch of Triton's, 0 where it knows none."""
-    found = {name: bounds[place] for name, bounds in profile.items()}
-    if not largest or all(shape[0] <= largest for shape in found.values()):
-        return found
+    call = {name: bounds[place] for name, bounds in profile.items()}
+    if not largest or all(shape[0] <= largest for shape in call.values()):
+        return call
     if any(bounds[0][0] > largest for bounds in profile.values()):
         return {}
-    return {name: (largest, *shape[1:]) for name, shape in found.items()}
+    return {name: (largest, *shape[1:]) for name, shape in call.items()}
 
 
 def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
@@ -57,7 +57,7 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
     count = max(map(len, listed.values()))
     calls: list[Shapes] = []
     for number in range(count):
-        one: dict[str, tuple[int, ...]] = {}
+        call: dict[str, tuple[int, ...]] = {}
         for spec in model.inputs:
             given = listed.get(spec.name, [])
             if len(given) not in (1, count):
@@ -65,14 +65,14 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
                     f"--warmup_shapes: {spec.name!r} has {len(given)} shapes, and another input has {count}",
                     "give each input as many",
                 )
-            one[spec.name] = given[number % len(given)]
-            if not spec.accepts(one[spec.name]) or max(one[spec.name], default=0) > _LARGEST:
+            call[spec.name] = given[number % len(given)]
+            if not spec.accepts(call[spec.name]) or max(call[spec.name], default=0) > _LARGEST:
                 raise errors.UsageError(
                     f"--warmup_shapes: {spec.name!r} is {spec.text()}, and does not take "
-                    f"{'x'.join(map(str, one[spec.name]))}",
+                    f"{'x'.join(map(str, call[spec.name]))}",
                     "mend the shape",
                 )
-        rows = {shape[0] for shape in one.values() if shape}
+        rows = {shape[0] for shape in call.values() if shape}
         if batching.largest and (len(rows) > 1 or max(rows) > batching.largest):
             raise errors.UsageError(
                 f"--warmup_shapes: a batch of {max(rows)} is larger than Triton's, {batching.largest}"
@@ -80,5 +80,5 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
                 else "--warmup_shapes: the inputs of a call have several batch sizes",
                 "mend the shapes",
             )
-        calls.append(one)
+        calls.append(call)
     return calls

@@ -5,9 +5,10 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tftrt_tools.base import errors, records
+from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child
+from tftrt_tools.base.records import Record, field
 from tftrt_tools.models.execution import coverage, npz, run
 from tftrt_tools.models.execution.runner import Mode
 from tftrt_tools.models.kinds.savedmodel import kind as saved_model
@@ -15,14 +16,14 @@ from tftrt_tools.models.savedmodel import shapes as shape_grammar
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Replayed(records.Record):
+class Replayed(Record):
     """One request that ran."""
 
     signature: str
     # {input: shape}
     shapes: dict[str, tuple[int, ...]]
     # Seconds of the call, including engines that it built.
-    seconds: float = records.field(digits=4)
+    seconds: float = field(digits=4)
     # Engines that were built inside it; None without a GPU.
     built: int | None
     # Engines that ran in TensorFlow instead; None without a GPU.
@@ -34,7 +35,7 @@ class Replayed(records.Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Replay(records.Record):
+class Replay(Record):
     """mode, gpu: as in execution.run.Run; misses: engines that did not run as built, a line each."""
 
     written_digits: ClassVar = {"seconds": 4}
@@ -47,7 +48,7 @@ class Replay(records.Record):
     @property
     def seconds(self) -> float:
         """Of all calls."""
-        return sum(one.seconds for one in self.records)
+        return sum(replayed.seconds for replayed in self.records)
 
 
 def replay(

@@ -143,4 +143,6 @@ def _examples(
         raise _refused(f"record {number} holds tf.Examples, and signature {signature!r} has {len(names)} inputs")
     if not examples:
         raise _refused(f"record {number} holds no tf.Example")
-    return signature, {name: np.array([one.SerializeToString() for one in examples], dtype=object) for name in names}
+    return signature, {
+        name: np.array([record.SerializeToString() for record in examples], dtype=object) for name in names
+    }

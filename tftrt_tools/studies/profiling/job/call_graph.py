@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 # (name, op, engine, names of what it reads).
 Row = tuple[str, str, str, list[str]]
-# What computes a tensor: names of rows.
+# The names of the rows that compute a tensor.
 _Sources = frozenset[str]
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-# A larger graph is not read: nobody could look at it.
+# The most nodes that are read: nobody could look at a larger graph.
 _MOST_NODES = 4000
 
 

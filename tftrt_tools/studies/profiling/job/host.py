@@ -14,7 +14,7 @@ _VARIABLES = ("TF_", "TFTRT_", "CUDA_", "NVIDIA_TF32_OVERRIDE", "OMP_")
 def machine(
     versions: Mapping[str, str], *, tf32: bool, inter_op: int = 0, intra_op: int = 0, jit: str = ""
 ) -> dict[str, Any]:
-    """As profile.Machine reads it, without the GPU that ran the model. Args: as its fields of these names."""
+    """The document of a profile.Machine, without the GPU that ran the model. Args: as its fields of these names."""
     return {
         "cpu": fingerprint.cpu_model(),
         "cpus": len(os.sched_getaffinity(0)),

@@ -15,7 +15,7 @@ _MOST_NAMES = 20
 
 
 def machine() -> dict[str, Any]:
-    """As profile.Machine reads it, without the GPU that ran the model."""
+    """The document of a profile.Machine, without the GPU that ran the model."""
     build, threads = tf.sysconfig.get_build_info(), tf.config.threading
     versions = {
         "tensorflow": tf.__version__,

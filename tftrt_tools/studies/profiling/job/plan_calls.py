@@ -27,7 +27,7 @@ class Marks:
         self._own = threading.local()
 
     def now(self) -> int:
-        """By the host's clock; while a trace is taken, by the trace's."""
+        """Seconds by the host's clock; during a trace, by the trace's clock."""
         return self._clock()
 
     def end(self, name: str, begun: int, **facts: int) -> float:
@@ -61,19 +61,19 @@ class Marked(Context):
     """A context of the runner that marks the stages of its calls."""
 
     def upload(self, feed: Feed) -> None:
-        """As Context.upload."""
+        """Start copying the inputs, as Context.upload, and mark it."""
         begun = MARKS.now()
         super().upload(feed)
         MARKS.end(INPUT, begun)
 
     def enqueue(self) -> None:
-        """As Context.enqueue."""
+        """Put one call on the stream, as Context.enqueue, and mark it."""
         begun = MARKS.now()
         super().enqueue()
         MARKS.end(RUN_OF_PLAN, begun)
 
     def download(self) -> dict[str, Any]:
-        """As Context.download."""
+        """Read the answer, as Context.download, and mark it."""
         begun = MARKS.now()
         outputs = super().download()
         MARKS.end(OUTPUT, begun)
@@ -89,7 +89,7 @@ class PlanCalls(WholeCalls):
         self._ready = runner.ready(signature, inputs)
 
     def call(self) -> Arrays:
-        """As WholeCalls.call."""
+        """Make one call, as WholeCalls.call."""
         return self._ready()
 
     def timed(self) -> list[float]:
@@ -108,7 +108,7 @@ class PlanCalls(WholeCalls):
         return self._stages(MARKS.end(CALL, begun, number=number, caller=caller))
 
     def watched(self) -> tuple[Arrays, CallTrace]:
-        """As WholeCalls.watched."""
+        """Make one call and tell what engines did, as WholeCalls.watched."""
         answers, said = self._runner.watched(self._ready)
         assert said is not None
         return answers, said

@@ -36,7 +36,7 @@ def load(plan: bytes) -> trt.ICudaEngine:
 
 
 def names(engine: trt.ICudaEngine) -> list[str]:
-    """Of the inputs and outputs, without the copies that further profiles have."""
+    """The names of the inputs and outputs, without the copies that further profiles have."""
     return [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
 
 
@@ -170,7 +170,7 @@ class Context:
             self._held.append(np.zeros(max(64, math.prod(max(size, 1) for size in shape)), np.int64))
             address = self._held[-1].ctypes.data
         elif -1 in shape:
-            # Its size depends on the values: room for the largest.
+            # The output's size depends on values: there is room for the largest.
             self.buffer_bytes[name] = max(1, self.context.get_max_output_size(name))
             address = self._memory(name)
         else:
@@ -223,7 +223,7 @@ class Context:
             _check(self.context.execute_async_v3(self.stream), "the call")
 
     def call(self) -> None:
-        """One whole call."""
+        """Make one whole call."""
         self.enqueue()
         self.cuda.wait(self.stream)
 

@@ -70,7 +70,7 @@ class Cupti:
         self._full.append((buffer, valid))
 
     def now(self) -> int:
-        """By the clock of the records, in nanoseconds."""
+        """The time by the clock of the records, in nanoseconds."""
         moment = ctypes.c_uint64()
         self._call("cuptiGetTimestamp", ctypes.byref(moment))
         return moment.value
@@ -109,7 +109,7 @@ class Cupti:
 
 @functools.cache
 def cupti() -> Cupti:
-    """Of this process."""
+    """The Cupti of this process."""
     return Cupti()
 
 
@@ -198,7 +198,7 @@ def _text(address: int) -> str:
 
 @functools.cache
 def _demangled(name: str) -> str:
-    """A C++ name as people write it."""
+    """The readable form of a mangled C++ name."""
     library = ctypes.CDLL("libstdc++.so.6")
     demangle = library.__cxa_demangle
     demangle.restype, demangle.argtypes = (

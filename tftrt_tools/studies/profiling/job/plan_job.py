@@ -106,7 +106,7 @@ class _Which(NamedTuple):
     rows: int = 0
     # Shapes of the inputs, if they are not the profile's.
     given: Sequence[Shape] | None = None
-    # Of a plan: {input: shape}.
+    # For a plan: {input: shape}.
     call: dict[str, Shape] | None = None
 
 
@@ -209,7 +209,7 @@ def _of_a_plan(cuda: cudart.Cuda, request: Request) -> Iterator[_One]:
 
 
 def _told(chosen: _One, facts: _Facts) -> None:
-    """What the engine and the GPU say of themselves."""
+    """Ask the engine and the GPU for facts about themselves."""
     engine = chosen.engine
     facts["context_bytes"] = chosen.context.context_bytes
     for name in (
@@ -302,7 +302,7 @@ def _between_events(chosen: _One, calls: int) -> float:
 
 
 def _host_seconds(chosen: _One) -> float:
-    """How long the call that puts the work on the stream takes."""
+    """Seconds of the call that puts the work on the stream."""
     start = time.perf_counter()
     chosen.context.enqueue()
     seconds = time.perf_counter() - start
@@ -472,7 +472,7 @@ def _contexts(chosen: _One, facts: _Facts) -> Iterator[Callable[[int], Context]]
 
 
 def _copied(chosen: _One, copies: list[trt.ICudaEngine], facts: _Facts) -> Context:
-    """A context of a further copy of the engine, warm."""
+    """A context of a further copy of the engine, after a first call."""
     free = chosen.cuda.free_memory()
     copies.append(chosen.copy())
     taken = free - chosen.cuda.free_memory()

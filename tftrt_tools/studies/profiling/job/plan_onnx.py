@@ -75,7 +75,7 @@ def _inferred(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> di
             value.CopyFrom(
                 helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, list(shapes[value.name]))
             )
-    # What the file says of inner sizes may have names for those that are given now.
+    # The file may have names in inner shapes for sizes that are given now.
     del sized.graph.value_info[:]
     for value in sized.graph.output:
         value.type.tensor_type.ClearField("shape")

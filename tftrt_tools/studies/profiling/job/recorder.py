@@ -32,7 +32,7 @@ L = TypeVar("L")
 FACTS = "facts.json"
 # Of a trace, compressed; a larger one is taken again with fewer calls.
 _MOST_BYTES = 4_000_000
-# How long the calls of a model take in a round, and rounds before and after the traces.
+# Seconds of a model's calls in a round, and the number of rounds before and after the traces.
 _ROUND_SECONDS, _ROUNDS, _ROUNDS_AFTER = 0.25, 6, 4
 _LEAST, _MOST = 10, 100
 _WARM_SECONDS = 0.5
@@ -46,7 +46,7 @@ class Recorder(abc.ABC, Generic[L]):
 
     @abc.abstractmethod
     def machine(self) -> dict[str, Any]:
-        """As profile.Machine reads it, without the GPU that ran the model."""
+        """The document of a profile.Machine, without the GPU that ran the model."""
 
     @abc.abstractmethod
     def load(self, stack: contextlib.ExitStack, model: Recorded) -> tuple[L, dict[str, Any]]:
@@ -80,14 +80,14 @@ class Recorder(abc.ABC, Generic[L]):
                             f"{callers} callers of the {name}", self._several, whole_calls, callers, facts["callers"]
                         )
             for at_shape in calls:
-                for name, (one, facts) in at_shape.items():
-                    self._step(f"tracing the {name}", self._trace, one, facts)
+                for name, (calls_whole, facts) in at_shape.items():
+                    self._step(f"tracing the {name}", self._trace, calls_whole, facts)
                     for caller in facts["callers"]:
                         if caller["callers"] > 1 and facts["model"] == self._request.models[0].name:
                             self._step(
                                 f"tracing {caller['callers']} callers of the {name}",
                                 self._trace_several,
-                                one,
+                                calls_whole,
                                 facts,
                                 caller,
                             )
@@ -204,7 +204,7 @@ class Recorder(abc.ABC, Generic[L]):
             self._found["failed"][step] = error.to_dict()
         except OSError as error:  # of the disk, mostly
             self._found["failed"][step] = errors.from_os_error(error).to_dict()
-        except Exception as error:  # a step that fails must not take the others with it
+        except Exception as error:  # a step that fails must not end the others
             text = f"{type(error).__name__}: {errors.first_line(str(error))}"[:500]
             self._found["failed"][step] = errors.TftrtError(text, "").to_dict()
         return None

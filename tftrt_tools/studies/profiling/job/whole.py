@@ -27,7 +27,7 @@ class Whole(WholeCalls):
         self._make, self._run, self._read = runner.stages(signature, inputs)
 
     def call(self) -> Arrays:
-        """One call."""
+        """Make one call."""
         return self._read(self._run(self._make()))
 
     def timed(self) -> list[float]:

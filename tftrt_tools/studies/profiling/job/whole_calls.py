@@ -26,7 +26,7 @@ class WholeCalls(abc.ABC):
 
     @abc.abstractmethod
     def call(self) -> Arrays:
-        """One call."""
+        """Make one call."""
 
     @abc.abstractmethod
     def timed(self) -> list[float]:
@@ -38,7 +38,7 @@ class WholeCalls(abc.ABC):
 
     @abc.abstractmethod
     def watched(self) -> tuple[Arrays, CallTrace]:
-        """One call, and what engines did in it."""
+        """Make one call, and tell what engines did in it."""
 
     def all_marked(self, count: int) -> list[list[float]]:
         """`count` marked calls, one after the other. The first call of a trace is slower than the others, so one without marks precedes."""
@@ -115,7 +115,7 @@ def _threads(callers: int, work: Callable[[int], object], begin: Callable[[], No
     for thread in threads:
         thread.join()
     if failures:
-        # One that failed at the start has broken the barrier of the others.
+        # A caller that failed at the start has broken the barrier of the others.
         raise next(
             (failure for failure in failures if not isinstance(failure, threading.BrokenBarrierError)), failures[0]
         )

@@ -56,7 +56,7 @@ def compared(name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]
 def _levels(
     name: str, frozen: Frozen, ranges: Ranges, tables: Sequence[Tables]
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """({method: {output: dB}}, as Shown.nothing)."""
+    """({method: {output: dB}}, {output that shows nothing: why})."""
     inner = {engine: ranges.inner[engine] for engine in ranges.named}
     found = [
         {
@@ -67,14 +67,14 @@ def _levels(
     ]
     # A tensor with a range in only one half is not rounded in either.
     names = [{site.node for site in next(iter(tables_of.values()))[0]} for tables_of in found]
-    sites = [site for site in next(iter(found[0].values()))[0] if all(site.node in one for one in names)]
+    sites = [site for site in next(iter(found[0].values()))[0] if all(site.node in nodes for nodes in names)]
     if not sites:
         raise errors.TftrtError("no node would be rounded to INT8")
     simulated = rounded.Simulated(name, frozen, rounding.add_int8(ranges.inlined, sites))
     if not simulated.floats:
         raise errors.TftrtError("it has no float output, and noise is measured on floats")
     noises = {method.text: {output: Noise() for output in simulated.floats} for method in found[0]}
-    shown, total, done = Shown(name), sum(len(one.batches) for one in ranges.judging), 0
+    shown, total, done = Shown(name), sum(len(part.batches) for part in ranges.judging), 0
     for judging, by_method in zip(ranges.judging, found, strict=True):
         vectors = {method.text: simulated.vector(scales) for method, (_, _, scales) in by_method.items()}
         for batch in judging.batches:

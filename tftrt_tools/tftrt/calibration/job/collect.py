@@ -59,7 +59,7 @@ class Collector(Counted):
         self._function = _counting(frozen, graph_def, list(dict.fromkeys(wanted)), self.histograms)
 
     def add(self, batch: Batch, number: int, total: int | None = None) -> None:
-        """As Counted.add."""
+        """Run one batch and count its values, as Counted.add."""
         progress.say(f"collecting ranges, batch {number}", number - 1, total)
         try:
             self._function(*[tf.constant(batch[name]) for name in self._inputs])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Batches", "DataOptions", "DataRecord", "Request", "open", "overlap", "row_hashes"]
 
 USUAL_SAMPLES = 500
-# Of a function, which may never end, no more are taken unless the user says how many batches.
+# The most batches of a function, which may never end, unless the user gives a number.
 MOST_SAMPLES = 20_000
 _AS_YIELDED = ("function", "random")
 

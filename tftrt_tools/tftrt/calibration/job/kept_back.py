@@ -28,7 +28,7 @@ class KeptBack:
 
     @property
     def others(self) -> list[Batch]:
-        """The other half of the batches, if there were few enough to keep them all; else []."""
+        """The other half of the batches, if all batches were few enough to keep; else []."""
         return list(self._others)
 
     def sorted_out(self, number: int, batch: Batch) -> list[Batch]:
@@ -40,12 +40,12 @@ class KeptBack:
         self._kept[number], released = batch, []
         while len(self._kept) > 1 and _too_many(self._kept.values()):
             self._every, self._others = 2 * self._every, []
-            released += [self._kept.pop(one) for one in list(self._kept) if one % self._every]
+            released += [self._kept.pop(place) for place in list(self._kept) if place % self._every]
         return released
 
 
 def rows(batches: Iterable[Batch]) -> int:
-    """How many rows batches have."""
+    """The number of rows in batches."""
     return sum(max((len(array) for array in batch.values() if array.ndim), default=1) for batch in batches)
 
 

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# TensorRT's dims; those of sizes too.
+# The dims of a tensor in TensorRT's form; also of a tensor that holds sizes.
 Dims = tuple[int, ...]
 
 
 class UnknownLayersError(Exception):
-    """Raised for an op of which it is not known how many layers its converter makes."""
+    """Raised for an op whose converter makes an unknown number of layers."""
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Tensor:
     """A tensor of the network."""
 
-    # Changes as TF-TRT renames it; None where it is not known.
+    # The tensor's name, which changes as TF-TRT renames it; None where it is not known.
     name: str | None
     # None for an unknown rank.
     dims: Dims | Any
     dtype: str
     # The tf.Tensor with the same values, by name, or None.
     source: str | None
-    # False for a guess.
+    # Whether the name is certain; False for a guess.
     sure: bool = True
     # Of a tensor that holds the sizes of another, as far as TensorRT knows them: ints, -1 for unknown ones, a single one for a scalar;
     # else None.

@@ -43,10 +43,10 @@ def _varying(
 ) -> dict[str, set[str | None]]:
     # If the layout optimizer has nothing to do, it keeps the order. Otherwise the order may vary, but so seldom that a few runs do not
     # show it.
-    if not any(is_numbered(one.name) for one in named) or not any(one.name.endswith(_MARK) for one in named):
+    if not any(is_numbered(line.name) for line in named) or not any(line.name.endswith(_MARK) for line in named):
         return {}
     builds = [
-        {one.name: one.tensor for one in named if is_numbered(one.name)}
+        {line.name: line.tensor for line in named if is_numbered(line.name)}
         for named in tensor_names.in_other_orders(function, dynamic, shapes, _ORDERS)
     ]
     seen: dict[str, set[str | None]] = {}
@@ -76,15 +76,15 @@ def settled(
     Returns: file.EngineTable.
     """
     named = tensor_names.names(function, dynamic, shapes)
-    found = _varying(named, function, dynamic, shapes)
-    if not found:
+    tensors_of = _varying(named, function, dynamic, shapes)
+    if not tensors_of:
         return made
     scales, left_out = dict(made.table.scales), dict(made.left_out)
     scale_of = {
         tensor.tensor: scales[tensor.name] for tensor in named if tensor.name in scales and not is_numbered(tensor.name)
     }
     constants = fitting.constants(function)
-    for name, tensors in found.items():
+    for name, tensors in tensors_of.items():
         candidates: list[float | Any] = [
             scale_of.get(tensor) or _constant(tensor, constants, method) for tensor in tensors
         ]

@@ -34,7 +34,7 @@ def scale(histogram: Histogram, method: choices.Method = "entropy", percentile: 
         "entropy": entropy_amax,
         "percentile": functools.partial(percentile_amax, percentile=percentile),
         "mse": mse_amax,
-        "max": lambda one: one.absmax,
+        "max": lambda counts: counts.absmax,
     }
     return methods[method](histogram) / LEVELS
 

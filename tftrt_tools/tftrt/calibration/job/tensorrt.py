@@ -50,10 +50,10 @@ def tables(
         progress.say(f"calibrating on the GPU, batch {count}", count - 1, total)
         _call(function, feed)
     progress.say("ending the calibration, for which TensorRT builds an engine")
-    found = {name: tf_private.calibration_table(name) for name in names}
+    texts = {name: tf_private.calibration_table(name) for name in names}
     for name in names:
         tf_private.serialize_engines(name, f"{folder}/calibration-{name}")
-    missing = [name for name, table in found.items() if not table]
+    missing = [name for name, table in texts.items() if not table]
     if missing:
         reason = build_log.reason(native_log.since(logged)) or "its reason may be in the log (--log_file)"
         raise errors.TftrtError(
@@ -62,7 +62,7 @@ def tables(
             "--calibrator=toolkit needs no GPU and no engine build; what TensorRT cannot build stays out "
             "of engines by --keep_native_ops or --keep_native_nodes",
         )
-    return {name: table.decode() for name, table in found.items() if table}
+    return {name: table.decode() for name, table in texts.items() if table}
 
 
 def _int8(graph_def: graph_pb2.GraphDef) -> list[node_def_pb2.NodeDef]:

@@ -31,15 +31,15 @@ class Ranges:
     # The results of inline.inline_segments.
     inlined: Any
     inner: Mapping[str, dict[str, str]]
-    # By engine.
+    # {engine: the names in its table, with their tensors}.
     named: Mapping[str, Sequence[tensor_names.NamedTensor]]
     # The same, with the pooled tensors in place of the outputs of max poolings.
     measured: Mapping[str, Sequence[tensor_names.NamedTensor]]
-    # By tensor of the inlined graph.
+    # {tensor of the inlined graph: its Histogram}.
     histograms: Mapping[str, Histogram]
-    # Version that will read the tables.
+    # The version of TensorRT that will read the tables.
     tensorrt: str
-    # () where nothing is to be compared.
+    # The data that judges the methods; () where nothing is compared.
     judging: tuple[Judging, ...]
 
     def tables(self, method: Method) -> dict[str, Made]:
@@ -51,11 +51,11 @@ class Ranges:
         return {method: self._tables(found) for method, found in judging.scales.items()}
 
     def by_tensor(self, tables: Mapping[str, Table]) -> dict[str, float]:
-        """As toolkit.by_tensor."""
+        """The scales by tensor, as toolkit.by_tensor."""
         return by_tensor(self.inner, self.named, tables)
 
     def left_out(self, tables: Mapping[str, Table]) -> set[str]:
-        """As toolkit.left_out."""
+        """The tensors without a scale, as toolkit.left_out."""
         return left_out(self.inner, self.named, tables)
 
     def _tables(self, found: Mapping[int, float | None]) -> dict[str, Made]:
@@ -146,8 +146,8 @@ def left_out(
     return {
         tensor
         for engine in tables
-        for one in named[engine]
-        if one.tensor and (tensor := inner[engine][one.tensor]) not in scaled
+        for line in named[engine]
+        if line.tensor and (tensor := inner[engine][line.tensor]) not in scaled
     }
 
 

@@ -13,21 +13,21 @@ class Shown:
         self._log = TimingLog()
 
     def begin(self, what: str, details: str) -> None:
-        """An engine begins. Args: what: its name for people; details: of its build."""
+        """Begin with an engine. Args: what: its name in messages; details: of its build."""
         self._what, self._details, self._state = what, details, "begins"
 
     def waits(self, text: str) -> None:
-        """It waits for another process."""
+        """The build waits for another process."""
         self._state = "waits"
         progress.say(f"{self._what}: {text}")
 
     def runs(self, logged: int | None) -> None:
-        """TensorRT builds it. Args: logged: of native_log.position."""
+        """TensorRT builds the engine. Args: logged: of native_log.position."""
         self._position, self._log, self._state = logged, TimingLog(), "runs"
         progress.say(f"{self._what} {self._details}")
 
     def tick(self, seconds: float) -> None:
-        """Some time has passed. Args: seconds: since `begin`."""
+        """Show the elapsed time. Args: seconds: since `begin`."""
         if self._state == "runs":
             new, self._position = native_log.after(self._position)
             self._log.feed(new)

@@ -126,7 +126,7 @@ def _observed(
     specs: Sequence[InputSpec],
     calls: Sequence[Call],
 ) -> tuple[dict[str, dict[Feed, None]], set[str]]:
-    """What native runs show: {engine: its different Feeds in order}, and the engines whose shapes differ from drawing to drawing.
+    """The result of native runs: {engine: its different Feeds in order}, and the engines whose shapes differ from drawing to drawing.
 
     They run on the CPU, where no kernel has to be compiled for a new GPU; else wherever TensorFlow puts them (a CPU has no convolution
     with channels first)."""
@@ -200,7 +200,7 @@ def run(
         function(*map(tf.constant, arrays))
     except tf.errors.InvalidArgumentError:
         forget()
-        bodies = [graph_def.node, *(one.node_def for one in graph_def.library.function)]
+        bodies = [graph_def.node, *(library_function.node_def for library_function in graph_def.library.function)]
         decodes = any(node.op in _DECODERS for body in bodies for node in body)
         function(*(tf.constant(_plain(array, _PICTURES[drawing] if decodes else None)) for array in arrays))
 

@@ -62,7 +62,7 @@ class Site:
     store: Store | None
     # The model, for the cache's record.
     origin: str
-    # The time that builds may take.
+    # The limit of the time of all builds.
     budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 
@@ -108,11 +108,11 @@ def build(
     resources: dict[str, Any] = {}
     for number, engine in enumerate(result.engines):
         path = pathlib.Path(site.folder) / (engine_assets.PREFIX + engine.name)
-        made = builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
-        if isinstance(made, Unbuilt):
-            unbuilt.append(made)
+        result_of_engine = builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
+        if isinstance(result_of_engine, Unbuilt):
+            unbuilt.append(result_of_engine)
             continue
-        built += made
+        built += result_of_engine
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
     seconds = round(time.monotonic() - start, 2)
     result = dataclasses.replace(
@@ -122,7 +122,9 @@ def build(
         unbuilt=tuple(unbuilt),
         build_seconds=seconds,
         findings=unbuildable.standing(
-            result.findings, {one.name for one in built}, {one.name for one in built if one.slices}
+            result.findings,
+            {built_engine.name for built_engine in built},
+            {built_engine.name for built_engine in built if built_engine.slices},
         ),
     )
     return result, resources if settings.save_engines else {}
@@ -157,7 +159,9 @@ class _Builder:
     ) -> None:
         self._graph_def, self._result, self._settings = graph_def, result, settings
         self._feeds, self._by_values, self._site = inputs.feeds, inputs.by_values, site
-        self._lone = {one.name: self._alone(one) for one in result.engines if self._feeds.get(one.name)}
+        self._lone = {
+            engine_op.name: self._alone(engine_op) for engine_op in result.engines if self._feeds.get(engine_op.name)
+        }
         self._keys = self._cache_keys() if site.store else {}
         self._gpu = gpu_module.identity()
         self._timings = TimingCache.of(site, self._gpu)
@@ -188,7 +192,7 @@ class _Builder:
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
         try:
             built = watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
-            return [dataclasses.replace(one, slices=self._lone[engine.name][1]) for one in built]
+            return [dataclasses.replace(built_engine, slices=self._lone[engine.name][1]) for built_engine in built]
         except watched.NotReady:
             return late
         except _Refused as error:
@@ -263,12 +267,14 @@ class _Builder:
         """The Unbuilt of a refusal. Args: reason: of build_log.reason."""
         mend = "out of memory: a --max_workspace_size_bytes or smaller --shapes; an op that TensorRT refuses: --keep_native_ops"
         segment = graph.native_segments(self._graph_def).get(engine.name)
-        if known := next((finding for finding in self._result.findings if finding.about == engine.name), None):
-            reason, mend = reason or known.text, known.mend
+        if reported := next((finding for finding in self._result.findings if finding.about == engine.name), None):
+            reason, mend = reason or reported.text, reported.mend
         elif not reason:
             reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"
-        node = build_log.node(reason, [one.name for one in segment.function.node_def] if segment else ())
-        if node and not known:
+        node = build_log.node(
+            reason, [segment_node.name for segment_node in segment.function.node_def] if segment else ()
+        )
+        if node and not reported:
             mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
         return Unbuilt(name=engine.name, reason=f"it did not build: {reason}", refused=True, mend=mend, node=node)
 

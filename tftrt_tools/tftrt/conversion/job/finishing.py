@@ -35,13 +35,13 @@ class Work:
     settings: Settings
     # The GPU, by execution.job.gpu.seen; None if no GPU is visible.
     gpu: Mapping[str, str] | None
-    # As `versions` returns them.
+    # The versions as `versions` returns them.
     versions: dict[str, str]
     # The engine cache, None for none.
     store: Store | None
     # The model's path, for the cache's record.
     origin: str
-    # The time that builds may take.
+    # The limit of the time of all builds.
     budget: watched.Budget = dataclasses.field(default_factory=watched.Budget)
 
 
@@ -146,9 +146,11 @@ def check_built(results: Sequence[SignatureResult], budget: watched.Budget) -> N
     if any(result.built for result in results):
         return
     for result in results:
-        for one in result.unbuilt:
-            if one.refused:
-                raise errors.TftrtError(f"engine {one.name} of signature {result.name!r}: {one.reason}", one.mend)
+        for left_engine in result.unbuilt:
+            if left_engine.refused:
+                raise errors.TftrtError(
+                    f"engine {left_engine.name} of signature {result.name!r}: {left_engine.reason}", left_engine.mend
+                )
     if unbuilt and budget.over:
         raise errors.CheckFailed(
             f"none of the {len(unbuilt)} engines was ready within --max_build_minutes={budget.minutes:g}",

@@ -41,14 +41,14 @@ class Frozen:
     """A signature with its variables as constants."""
 
     graph_def: graph_pb2.GraphDef
-    # Names of the tensors that are fed and returned, "node:0".
+    # The names of the fed and of the returned tensors, "node:0".
     inputs: list[str]
     outputs: list[str]
     # {placeholder: resource} of lookup tables.
     captures: dict[str, Any]
     # The signature's ConcreteFunction.
     original: Any
-    # The changes to the graph since.
+    # The rewrites of the graph since it was frozen.
     preparation: Preparation = Preparation()
     # Nodes that passes could not leave to TF-TRT.
     thrown: thrown.Thrown = dataclasses.field(default_factory=dict)
@@ -106,16 +106,16 @@ NEVER_BUILT = {
 class PassResult:
     """A signature after the pass."""
 
-    # With TRTEngineOps.
+    # The graph after the pass, with TRTEngineOps.
     graph_def: graph_pb2.GraphDef
-    # In graph order.
+    # The engine ops, in the order of the graph.
     engines: tuple[EngineOp, ...]
     # Nodes that compute something and stay in TensorFlow.
     left_out: tuple[pass_log.LeftOut, ...]
     # {op: how many} of those nodes.
     native_ops: dict[str, int]
     quantization: Quantization
-    # The preparation of the Frozen.
+    # How the signature was prepared, as in its Frozen.
     preparation: Preparation
 
     @property
@@ -144,7 +144,7 @@ def freeze(
     _check_no_resources(name, function)
     try:
         graph_def, inputs, outputs, captures = tf_private.freeze(function, graph_def)
-    except Exception as error:  # whatever TensorFlow raises for a graph that it cannot open
+    except Exception as error:  # TensorFlow raises many types of errors for a graph that it cannot open
         raise errors.TftrtError(
             f"TensorFlow cannot freeze signature {name!r}: {loading.first_line(error)}",
             "leave it out: name the other signatures in --signature_keys; it is kept as it is",

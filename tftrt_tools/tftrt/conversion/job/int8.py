@@ -96,15 +96,17 @@ class Measured:
     def tables(self, method: methods.Method, settled: bool = True) -> tuple[file.EngineTable, ...]:
         """The tables of every INT8 engine that needs one, by that method. Args: settled: apply numbering.settled, which takes time and
         which a simulation does not need. Raises: UsageError for a pattern that matches no node."""
-        graph_def, settings, made = self._graph_def, self._settings, self._made(method)
-        for engine, one in graph.native_segments(graph_def).items() if settled else ():
-            if engine in made and made[engine].segment:
-                made[engine] = numbering.settled(made[engine], one.function, settings.dynamic, one.shapes, method.name)
-        excluded = _excluded(graph_def, made, settings)
-        return tuple(_without(one, excluded.get(engine, ())) for engine, one in made.items())
+        graph_def, settings, table_of = self._graph_def, self._settings, self._made(method)
+        for engine, native in graph.native_segments(graph_def).items() if settled else ():
+            if engine in table_of and table_of[engine].segment:
+                table_of[engine] = numbering.settled(
+                    table_of[engine], native.function, settings.dynamic, native.shapes, method.name
+                )
+        excluded = _excluded(graph_def, table_of, settings)
+        return tuple(_without(one, excluded.get(engine, ())) for engine, one in table_of.items())
 
 
-# For a signature without an engine.
+# The Measured of a signature without an engine.
 NOTHING = Measured(graph_pb2.GraphDef(), Settings(), lambda method: {})
 
 
@@ -216,7 +218,7 @@ def _compared(
 
 
 def _named(table_of: Mapping[str, _Made], signature: str, digest_of: Mapping[str, str]) -> dict[str, file.EngineTable]:
-    """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: wanted: {engine: digest of its segment}."""
+    """{engine: file.EngineTable} of {engine: what toolkit.Ranges.tables gives}. Args: digest_of: {engine: digest of its segment}."""
     tables: dict[str, file.EngineTable] = {}
     for engine, digest in digest_of.items():
         scales, left_out, ranges = table_of[engine]
@@ -242,7 +244,9 @@ def each_decided(
     )
     if compares:
         signatures = list(signatures)
-    decision = decided([found for _, found in signatures] if compares else [], settings, source)
+    decision = decided(
+        [signature_measured for _, signature_measured in signatures] if compares else [], settings, source
+    )
     for signature, found in signatures:
         yield signature, found, decision
 
@@ -253,7 +257,7 @@ def decided(found: Sequence[Measured], settings: Settings, source: Source) -> De
         return Decision(methods.Method(method_of(source.given)), source.given.method)
     if settings.calibrator == "tensorrt":
         return Decision(methods.Method("entropy"), settings.table_method)
-    compared = [one.compared for one in found if one.compared]
+    compared = [signature_measured.compared for signature_measured in found if signature_measured.compared]
     requested = "" if settings.calibration_method == methods.AUTO else settings.table_method
     judged = comparison.of(compared, requested) if compared else None
     method = requested or (judged.taken if judged else comparison.FALLBACK)
@@ -281,13 +285,13 @@ def for_build(
     """
     if not made or not settings.dynamic or not (len(calls) == 1 or earlier):
         return tuple(made)
-    # Several calls are several profiles.
+    # Several calls become several profiles.
     inputs = engine_inputs.of_calls(frozen, graph_def, specs, calls).feeds if len(calls) == 1 else {}
     native, fitted = graph.native_segments(graph_def), []
-    for one in made:
-        profiles = [[fed.shape for fed in call] for call in inputs.get(one.engine, ())]
-        shapes = tensor_names.build_shapes(native[one.engine].shapes, profiles, True, settings.strategy)
-        fitted.append(_fitted(one, native[one.engine].function, shapes, method))
+    for engine_table in made:
+        profiles = [[fed.shape for fed in call] for call in inputs.get(engine_table.engine, ())]
+        shapes = tensor_names.build_shapes(native[engine_table.engine].shapes, profiles, True, settings.strategy)
+        fitted.append(_fitted(engine_table, native[engine_table.engine].function, shapes, method))
     return tuple(fitted)
 
 
@@ -299,7 +303,7 @@ def _fitted(
 
 def write(graph_def: graph_pb2.GraphDef, made: Iterable[file.EngineTable]) -> None:
     """Put the tables onto their engine ops, in place. Args: made: EngineTables."""
-    texts = {one.engine: one.table.text() for one in made}
+    texts = {engine_table.engine: engine_table.table.text() for engine_table in made}
     for node in graph.engine_nodes(graph_def):
         name = graph.engine_name(node.name)
         if name in texts:
@@ -329,16 +333,16 @@ def _reused(
 ) -> dict[str, file.EngineTable]:
     """{engine: EngineTable} of a calibration file, fitted to this build."""
     native, tables = graph.native_segments(graph_def), {}
-    for engine, one in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
+    for engine, engine_table in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
         build = native[engine].function, settings.dynamic, native[engine].shapes
-        if one.segment:
-            one = fitting.fitted(one, *build, method_of(given))
-        elif not fitting.knows(one.table, *build):
+        if engine_table.segment:
+            engine_table = fitting.fitted(engine_table, *build, method_of(given))
+        elif not fitting.knows(engine_table.table, *build):
             raise errors.TftrtError(
                 f"the table has no node of {engine} ({name}): it was made for another graph",
                 "give the table of this model, or calibrate it",
             )
-        tables[engine] = dataclasses.replace(one, segment=wanted[engine], signature=name, engine=engine)
+        tables[engine] = dataclasses.replace(engine_table, segment=wanted[engine], signature=name, engine=engine)
     return tables
 
 

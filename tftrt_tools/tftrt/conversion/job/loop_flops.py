@@ -60,7 +60,7 @@ def _seen(frozen: Frozen, names: Sequence[str], specs: Sequence[InputSpec], row:
 
 
 def _counting(frozen: Frozen, counts: dict[str, int]) -> Callable[..., Sequence[tf.Tensor]]:
-    """A function of the signature's inputs that adds up in `found`, and returns nothing."""
+    """A function of the signature's inputs that adds up in `counts`, and returns nothing."""
 
     def run(*inputs: tf.Tensor) -> list[Any]:
         with tf.device("/CPU:0"):

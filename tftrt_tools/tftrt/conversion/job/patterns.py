@@ -53,12 +53,12 @@ def matching(flag: str, pattern: str, names: Iterable[str], gathered: Patterns |
     if not pattern:
         return set()
     names = list(names)
-    found = {name for name in names if re.fullmatch(pattern, name)}
+    matches = {name for name in names if re.fullmatch(pattern, name)}
     if gathered is not None:
-        gathered.note(flag, pattern, names, found, what)
-    elif not found:
+        gathered.note(flag, pattern, names, matches, what)
+    elif not matches:
         raise no_match(flag, pattern, names, what)
-    return found
+    return matches
 
 
 def in_int8_engines(graph_def: graph_pb2.GraphDef, pattern: str, gathered: Patterns | None) -> None:

@@ -65,7 +65,7 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
 
 
 def _of_model(model: Model, signature: str) -> tuple[Finding, ...]:
-    """Findings on the model as it is: a conversion makes constants of its variables."""
+    """Findings on the model before the conversion makes constants of its variables."""
     lost = (tensor_kinds.lost(model.lost),) if model.lost else ()
     return (*loading.findings(model, signature), *lost)
 

@@ -58,9 +58,9 @@ def passed(
         frozen = graph_pass.freeze(name, function, compiled.opened(before, calls) if calls else None)
         _refuse_converted(frozen.graph_def)
         kept = frozenset(node.name for node in frozen.graph_def.node if _kept(node.name, settings))
-        own = {one: value for one, value in values.items() if one in frozen.input_names}
+        own = {key: value for key, value in values.items() if key in frozen.input_names}
         defaults = defaulted.fold(
-            frozen.graph_def, frozen.inputs, {one: value for one, value in values.items() if one not in own}
+            frozen.graph_def, frozen.inputs, {key: value for key, value in values.items() if key not in own}
         )
         offered = _freeze_inputs(frozen, own)
         dropped = dropouts.fold(frozen.graph_def, kept)
@@ -81,7 +81,7 @@ def passed(
             flattened=reshaped,
             dropouts=dropped,
             unquantized=left_out,
-            frozen=tuple((one, value.item()) for one, value in own.items()),
+            frozen=tuple((key, value.item()) for key, value in own.items()),
             defaults=defaults,
             offered=offered,
         )
@@ -104,8 +104,8 @@ def _counted(
 
     TensorFlow merges equal nodes, so that a slice may show up only after its like was rewritten.
     """
-    while found := unbuildable.open_slices(result.graph_def):
-        changed = slices.rewrite(frozen.graph_def, found)
+    while open_slices := unbuildable.open_slices(result.graph_def):
+        changed = slices.rewrite(frozen.graph_def, open_slices)
         if not changed:
             break
         done = dataclasses.replace(frozen.preparation, slices=(*frozen.preparation.slices, *changed))

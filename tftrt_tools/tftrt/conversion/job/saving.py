@@ -39,13 +39,13 @@ def save(
     try:
         with tf_private.names_that_can_be_saved(functions) as renamed:
             tf.saved_model.save(root, str(output), signatures=functions)
-        made = declarations.restore(output, model.declared, renamed)
+        restored = declarations.restore(output, model.declared, renamed)
         loading.copy_extras(source, output)
     except errors.TftrtError:
         raise
     except Exception as error:  # TensorFlow traces signatures anew, and raises whatever that raises
         raise _save_error(error, output) from error
-    fidelity.check(source, protos.meta_graph(protos.read(source), model.tags), output, made)
+    fidelity.check(source, protos.meta_graph(protos.read(source), model.tags), output, restored)
 
 
 def _save_error(error: BaseException, output: pathlib.Path) -> errors.TftrtError:

@@ -106,7 +106,7 @@ def _untyped(converted: graph_pb2.GraphDef) -> dict[str, str]:
 
 
 def _find(trial: Trial, graph_def: graph_pb2.GraphDef, messages: dict[str, str]) -> None:
-    """Add the nodes on which the pass fails to `known`, {node: why}, until it succeeds. Raises: TftrtError."""
+    """Add the nodes on which the pass fails to `messages`, {node: why}, until it succeeds. Raises: TftrtError."""
     converters = tf_private.registered_converters()
     while error := _error(trial, messages.keys()):
         progress.say("a converter of TF-TRT fails: looking for the node")
@@ -122,7 +122,7 @@ def _find(trial: Trial, graph_def: graph_pb2.GraphDef, messages: dict[str, str])
 
 
 def _first(trial: Trial, order: Sequence[str], messages: AbstractSet[str], message: str) -> tuple[str, str]:
-    """(the first node of `order` on which the pass fails, what it says). Args: said: what it says of all together."""
+    """(the first node of `order` on which the pass fails, what it says). Args: message: what it says of all together."""
     passes, fails = 0, len(order)
     while fails - passes > 1:
         middle = (passes + fails) // 2

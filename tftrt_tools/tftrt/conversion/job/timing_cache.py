@@ -53,6 +53,6 @@ class TimingCache:
             self._registry.write(kept)
         with self._timings.trial() if new else contextlib.nullcontext():
             yield
-        known = self._registry.read()
-        if known != kept:
-            self._timings.write(known)
+        cached = self._registry.read()
+        if cached != kept:
+            self._timings.write(cached)

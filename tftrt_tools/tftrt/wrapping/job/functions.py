@@ -41,7 +41,10 @@ def traced(
     whole = graph_pb2.GraphDef()
     whole.library.CopyFrom(concrete.graph.as_graph_def().library)
     whole.library.function.add().CopyFrom(concrete.function_def)
-    renamed = {one.signature.name: f"{name}_{number}" for number, one in enumerate(whole.library.function)}
+    renamed = {
+        library_function.signature.name: f"{name}_{number}"
+        for number, library_function in enumerate(whole.library.function)
+    }
     graph.rename(whole, {}, renamed)
     definitions = tuple(whole.library.function)
     return Traced(

@@ -40,16 +40,16 @@ def add(
         name, first, inner, last, dtypes, shapes, list(bare.argument_keywords), {key: order.index(key) for key in names}
     )
     meta.graph_def.library.function.append(whole)
-    made = objects.concrete_functions[name]
-    made.bound_inputs.extend(saved.bound_inputs)
-    taken = made.canonicalized_input_signature.tuple_value
+    concrete = objects.concrete_functions[name]
+    concrete.bound_inputs.extend(saved.bound_inputs)
+    taken = concrete.canonicalized_input_signature.tuple_value
     taken.values.add().tuple_value.SetInParent()
     fields = taken.values.add().dict_value.fields
     for spec in added.takes():
         _spec(fields[spec.name], spec, dtypes[spec.name])
     kinds = dict(zip(last.outputs, last.dtypes, strict=True))
     for spec in added.gives():
-        _spec(made.output_signature.dict_value.fields[spec.name], spec, kinds[spec.name])
+        _spec(concrete.output_signature.dict_value.fields[spec.name], spec, kinds[spec.name])
     held.children.add(node_id=len(objects.nodes), local_name=added.name)
     function = objects.nodes.add().bare_concrete_function
     function.concrete_function_name = name

@@ -78,8 +78,8 @@ class _Body:
         name = _name(reference)
         if name in self.given:
             outer, caller = self.given[name]
-            found: tuple[node_def_pb2.NodeDef | None, _Body] = caller.source(outer)
-            return found
+            outer_source: tuple[node_def_pb2.NodeDef | None, _Body] = caller.source(outer)
+            return outer_source
         node = next((candidate for candidate in self.nodes if candidate.name == name), None)
         if node is not None and node.op in ("Identity", "ReadVariableOp", "Enter") and node.input:
             return self.source(node.input[0])

@@ -26,7 +26,7 @@ HOST = threading.RLock()
 
 
 class Refused(Exception):
-    """TensorRT does not do it; the text says what."""
+    """TensorRT refused something; the text says what."""
 
 
 class Context:
@@ -163,7 +163,7 @@ class Context:
                 memory.close()
 
     def call(self, feed: Feed) -> dict[str, npt.NDArray[Any]]:
-        """One whole call, from and to the host. Raises: Refused, CudaError."""
+        """Make one whole call, with copies from and to the host. Raises: Refused, CudaError."""
         self.upload(feed)
         self.launch()
         return self.download()
@@ -183,7 +183,7 @@ class _Memory:
         return self.address
 
     def close(self) -> None:
-        """Give it back. It waits for all work on the device."""
+        """Free the memory. This waits for all work on the device."""
         if self.address:
             address, self.address, self._bytes = self.address, 0, 0
             self._cuda.free(address)
@@ -199,7 +199,7 @@ class _Allocator(trt.IOutputAllocator):  # type: ignore[misc]
         self.shape: tuple[int, ...] | None = None
 
     def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int | None:
-        """TensorRT calls it before it writes."""
+        """The address to write to; TensorRT calls this before it writes."""
         try:
             return self._own.of(size)
         except CudaError:

@@ -16,7 +16,7 @@ from tftrt_tools.models.execution.job import device
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.kinds.plan.job import guard
 
-# As TensorRT's own Python logger writes levels.
+# The levels as TensorRT's own Python logger writes them.
 _LETTERS = {"INTERNAL_ERROR": "F"}
 
 
@@ -53,7 +53,7 @@ class Log(trt.ILogger):  # type: ignore[misc]
         self.heard: list[tuple[float, str]] | None = None
 
     def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
-        """TensorRT calls it."""
+        """Take a message; TensorRT calls this."""
         if severity in (trt.ILogger.Severity.INTERNAL_ERROR, trt.ILogger.Severity.ERROR):
             self.errors.append(msg)
         if self.heard is not None:
@@ -79,10 +79,10 @@ def said(count: int = 2) -> str:
 
 @functools.cache
 def runtime() -> trt.Runtime:
-    """Lives as long as the process: engines must not outlive it. Raises: TftrtError without a GPU."""
+    """The runtime of this process, which it keeps: engines must not outlive it. Raises: TftrtError without a GPU."""
     try:
         return trt.Runtime(logger())
-    except TypeError:  # 8.5 returns a null pointer
+    except TypeError:  # TensorRT 8.5 returns a null pointer
         raise errors.TftrtError(
             f"TensorRT {trt.__version__} does not start here: {said()}", "`tftrt doctor` says what is missing"
         ) from None
@@ -94,7 +94,7 @@ def _load_own_plugins() -> None:
 
 
 def load_plugins(paths: list[str]) -> None:
-    """TensorRT's own plugins, and those of libraries. Raises: TftrtError for a library that does not load."""
+    """Load TensorRT's own plugins and those of libraries. Raises: TftrtError for a library that does not load."""
     _load_own_plugins()
     for path in paths:
         try:
@@ -114,14 +114,14 @@ def creators() -> set[str]:
 
 
 def names(engine: trt.ICudaEngine, inputs: bool) -> list[str]:
-    """Of the inputs, or of the outputs, in the engine's order."""
+    """The names of the inputs, or of the outputs, in the engine's order."""
     wanted = trt.TensorIOMode.INPUT if inputs else trt.TensorIOMode.OUTPUT
     listed = (engine.get_tensor_name(index) for index in range(engine.num_io_tensors))
     return [name for name in listed if engine.get_tensor_mode(name) == wanted]
 
 
 def dtype_name(dtype: trt.DataType) -> str:
-    """As NumPy names it."""
+    """NumPy's name of the engine's type."""
     result: str = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16"}.get(dtype.name, dtype.name.lower())
     return result
 

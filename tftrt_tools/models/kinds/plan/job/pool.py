@@ -20,7 +20,7 @@ from tftrt_tools.models.kinds.plan.job.engine import Engine
 # Shapes that get a CUDA graph, and with it a context of their own for each call at a time; others run without.
 MOST_GRAPHS = 8
 
-# Whom a free context may serve: calls of a profile; of certain shapes alone, if it captured a graph of them.
+# The calls that a free context may serve: those of a profile, or only those of certain shapes if it captured a graph of them.
 _Key = tuple[int, tuple[tuple[str, tuple[int, ...]], ...] | None]
 
 
@@ -35,7 +35,7 @@ class Calls:
 
 @dataclasses.dataclass
 class _Seat:
-    """A context, the set of taken profiles of its copy of the engine, and whom it serves."""
+    """A context, the set of taken profiles of its copy of the engine, and the calls that it serves."""
 
     context: Context
     taken: set[int]
@@ -68,11 +68,11 @@ class Pool:
 
     @property
     def contexts(self) -> int:
-        """How many there are."""
+        """The number of contexts."""
         return sum(self._made.values())
 
     def call(self, calls: Calls) -> dict[str, npt.NDArray[Any]]:
-        """One call. Raises: Refused, CudaError; TftrtError where memory is out."""
+        """Make one call. Raises: Refused, CudaError; TftrtError where the memory is not enough."""
         if self._graphs and self._wants_graph(calls.graph):
             try:
                 return self._on_seat(calls, calls.graph)

@@ -26,7 +26,7 @@ def texts(values: Floats) -> list[str]:
     """Each number of a float32 or float64 array, flat. Returns: list of str."""
     flat = values.ravel()
     numbers = flat.tolist()
-    found = [""] * len(numbers)
+    written = [""] * len(numbers)
     finite = np.isfinite(flat)
     maybe = _maybe_short(flat) & finite
     short = np.flatnonzero(maybe)
@@ -34,14 +34,14 @@ def texts(values: Floats) -> list[str]:
     with np.errstate(over="ignore"):
         same = np.array(list(map(float, texts)), np.float64).astype(flat.dtype) == flat[short]
     for i, text in zip(short.tolist(), texts, strict=True):
-        found[i] = text
+        written[i] = text
     long = np.concatenate([np.flatnonzero(finite & ~maybe), short[~same]])
     for i, text in zip(long.tolist(), _formatted(flat[long].tolist(), _LONG[flat.dtype]), strict=True):
-        found[i] = text
-    found = [text if "." in text or "e" in text else text + ".0" for text in found]
+        written[i] = text
+    written = [text if "." in text or "e" in text else text + ".0" for text in written]
     for i in np.flatnonzero(~finite).tolist():
-        found[i] = "NaN" if numbers[i] != numbers[i] else "Infinity" if numbers[i] > 0 else "-Infinity"
-    return found
+        written[i] = "NaN" if numbers[i] != numbers[i] else "Infinity" if numbers[i] > 0 else "-Infinity"
+    return written
 
 
 def _maybe_short(values: Floats) -> npt.NDArray[np.bool_]:

@@ -60,21 +60,21 @@ def _power(k: int) -> tuple[int, int]:
 def _generated(own: int, top: int, e: int, delta: int, k: int) -> tuple[str, int]:
     one = 1 << -e
     whole, part = top >> -e, top & one - 1
-    gap, found, kappa = (top - own) & _MASK, 0, len(str(whole))
+    gap, value, kappa = (top - own) & _MASK, 0, len(str(whole))
     while kappa > 0:
         kappa -= 1
         digit, whole = divmod(whole, 10**kappa)
-        found = found * 10 + digit
+        value = value * 10 + digit
         rest = (whole << -e) + part
         if rest <= delta:
-            return _rounded(found, delta, rest, 10**kappa << -e, gap), k + kappa
+            return _rounded(value, delta, rest, 10**kappa << -e, gap), k + kappa
     while True:
         part, delta, kappa = part * 10, delta * 10, kappa - 1
-        found = found * 10 + (part >> -e)
+        value = value * 10 + (part >> -e)
         part &= one - 1
         if part < delta:
             scale = 10**-kappa if -kappa < _POWERS else 0
-            return _rounded(found, delta, part, one, gap * scale & _MASK), k + kappa
+            return _rounded(value, delta, part, one, gap * scale & _MASK), k + kappa
 
 
 def _rounded(found: int, delta: int, rest: int, step: int, gap: int) -> str:

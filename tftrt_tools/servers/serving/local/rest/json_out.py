@@ -47,9 +47,9 @@ def classification(result: classification_pb2.ClassificationResult) -> bytes:
     if not result.classifications:
         raise failure.invalid("Cannot convert empty ClassificationResults to JSON")
     examples = []
-    for found in result.classifications:
-        scores = decimals.texts(np.array([each.score for each in found.classes], np.float32))
-        pairs = zip((value_text.quoted(each.label) for each in found.classes), scores, strict=True)
+    for classes in result.classifications:
+        scores = decimals.texts(np.array([each.score for each in classes.classes], np.float32))
+        pairs = zip((value_text.quoted(each.label) for each in classes.classes), scores, strict=True)
         examples.append("[" + ", ".join(f"[{label}, {score}]" for label, score in pairs) + "]")
     return _encoded('{\n    "results": [' + ", ".join(examples) + "\n    ]\n}")
 
