@@ -16,10 +16,12 @@ from tests import keras_layers
 from tests.conftest import ROOT
 from tests.detectors import detector
 from tftrt_tools.base import errors
-from tftrt_tools.command_line.commands import _building
+from tftrt_tools.command_line.commands import _building, _made
 from tftrt_tools.models.execution.job import build_log
 from tftrt_tools.models.savedmodel.job import unbuildable
+from tftrt_tools.tftrt.conversion.build import Build
 from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, watched
+from tftrt_tools.tftrt.conversion.pipeline import Conversion
 from tftrt_tools.tftrt.conversion.settings import Settings
 from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
 
@@ -328,10 +330,10 @@ def test_refused_engines_are_an_error_only_where_nothing_was_built(capsys):
         finishing.check_built([none], watched.Budget())
     assert raised.value.exit_code == 1 and raised.value.mend == refused.mend
     done = argparse.Namespace(unbuilt=[refused])
-    assert (
-        _building.exit_code(done) == 3
-        and _building.exit_code(argparse.Namespace(unbuilt=[Unbuilt.late("E_0", 2)])) == 0
-    )
+    late = argparse.Namespace(unbuilt=[Unbuilt.late("E_0", 2)])
+    for kind in (Build, Conversion):
+        assert not kind.complete.fget(done) and kind.complete.fget(late)
+    assert [_made.exit_code(argparse.Namespace(complete=one)) for one in (False, True)] == [3, 0]
     _building.print_unbuilt(Console(), done, None)
     printed = capsys.readouterr().out
     assert (
