@@ -33,7 +33,7 @@ class EngineAsset(records.Record):
     engine: str
     # The shapes that it was built for, one an input.
     input_shapes: tuple[Shape, ...]
-    # Of the serialized engine.
+    # The bytes of the serialized engine.
     bytes: int
     # The version that built it, such as "8.5.3.1"; None if the form of the engine's header is not known.
     tensorrt: str | None = None

@@ -61,7 +61,7 @@ class EngineOp(records.Record):
     # The name under which TF-TRT caches its engines: the last part of the node's name.
     name: str
     precision: Precision
-    # In the order of the op's inputs and outputs.
+    # The tensors at its border, in the order of the op's inputs and outputs.
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     # {op: how many} of the native segment's nodes; {} where the segment was removed.
@@ -80,7 +80,7 @@ class EngineOp(records.Record):
     allow_build_at_runtime: bool
     # Whether INT8 takes its ranges from a calibration.
     use_calibration: bool
-    # Whether it has a calibration table.
+    # Whether the op has a calibration table.
     calibrated: bool
     # Whether the ranges are those of quantization nodes in the segment.
     explicit_precision: bool

@@ -40,7 +40,7 @@ class Limit(records.Record):
     high: float | None = None
     # Ends that a call decides; the smallest of all ends holds.
     sizes: tuple[Size, ...] = ()
-    # What takes the values, for people.
+    # The op that takes the values, in words.
     of: str = ""
     # Whether they are whole numbers, also in a float.
     whole: bool = True
@@ -114,7 +114,7 @@ class Trace:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """That an input's values are below a number. traces: of the values."""
+    """The claim that an input's values are below a number. traces: of the values."""
 
     traces: tuple[Trace, ...]
     below: int
@@ -122,15 +122,15 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Value:
-    """What is known of a tensor in a graph."""
+    """The known facts about a tensor in a graph."""
 
     # The inputs whose values are in it.
     traces: tuple[Trace, ...] = ()
-    # Its shape; None for an unknown rank.
+    # The tensor's shape; None for an unknown rank.
     dims: tuple[Dim, ...] | None = None
     # The value of a constant of few elements.
     constant: npt.NDArray[Any] | None = None
-    # Its elements, where they are sizes.
+    # The tensor's elements, where they are sizes.
     sizes: tuple[Dim, ...] | None = None
     # The name of the table that it is, for people.
     of: str = ""
@@ -138,7 +138,7 @@ class Value:
     claims: tuple[Claim, ...] = ()
 
     def elements(self) -> tuple[Dim, ...] | None:
-        """Its elements as sizes."""
+        """The tensor's elements as sizes."""
         if (
             self.sizes is None
             and self.constant is not None

@@ -19,13 +19,13 @@ MANIFEST = "manifest.json"
 VERIFY = "verify.json"
 CALIBRATION = "calibration.json"
 PUBLISH = "publish.json"
-# What the log of the build said of the engines' layers: conversion.layer_table.Table.
+# The document about the engines' layers from the log of the build: conversion.layer_table.Table.
 LAYERS = "layers.json"
 FLAGS = "convert.flags"
 # The manifest's entry about signatures that were added to the converted model later: {"signatures": names, "default_was": the new name of
 # serving_default or ""}.
 WRAPPED = "wrapped"
-# In the reason of an engine that was not built in time.
+# The reason of an engine that was not built in time contains this.
 OUT_OF_TIME = "--max_build_minutes"
 _AGAIN = "convert the model again"
 # What the rooms take out of documents without a look at its type: documents.check's shapes.
@@ -124,7 +124,7 @@ def stamp() -> dict[str, Any]:
 
 
 def folder(model: str | os.PathLike[str]) -> pathlib.Path:
-    """Where the passport of the SavedModel `model` lies."""
+    """The folder with the passport of the SavedModel `model`."""
     return pathlib.Path(model) / files.PASSPORT
 
 

@@ -16,7 +16,7 @@ class Grouped(records.Record):
     groups: int
     # The type of the node that replaces it, "" if there is none.
     written: str = ""
-    # By how much its filter grew.
+    # The bytes by which its filter grew.
     added_bytes: int = 0
 
 

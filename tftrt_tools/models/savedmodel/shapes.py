@@ -27,7 +27,7 @@ from tftrt_tools.models.savedmodel.limits import Known, Limit
 if TYPE_CHECKING:
     from tftrt_tools.base.choices import Strategy
 
-# What the flag is called where nothing else is said.
+# The default name of the flag in messages.
 FLAG = "--shapes"
 _EXAMPLE = "INPUT:1x224x224x3,8x224x224x3;OTHER:…' (SIGNATURE/INPUT where several signatures share a name)"
 _DIMENSION = re.compile(r"[0-9]+$")
@@ -55,11 +55,11 @@ class InputSpec(records.Record):
 
     @property
     def place(self) -> int | None:
-        """Its place among the arguments of the user's function; None where it is not known, or the only one."""
+        """The input's place among the arguments of the user's function; None where it is unknown, or where there is only one."""
         return self.known.place
 
     def knowing(self, limit: Limit | None, place: int | None = None) -> InputSpec:
-        """The same with these facts."""
+        """The input with these facts added."""
         return dataclasses.replace(self, known=Known(limit, place))
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class InputSpec(records.Record):
         )
 
     def text(self) -> str:
-        """Such as float32[?,224,224,3]."""
+        """Dtype and shape, such as float32[?,224,224,3]."""
         return f"{self.dtype}[{text(self.shape)}]"
 
 

@@ -70,7 +70,7 @@ class Once:
 
     @classmethod
     def only(cls, name: str, names: Iterable[str], *same: Mapping[str, str]) -> Once:
-        """One signature, under the name by which it is asked. Args: names, same: as of `of`."""
+        """A single signature under the name that the user gave. Args: names, same: as of `of`."""
         key = [pairs.get(name, name) for pairs in same]
         return cls(
             {
@@ -92,7 +92,7 @@ class Once:
         return next((first for first, others in self.twins.items() if name in others), name)
 
     def label(self, name: str) -> str:
-        """As the function `label`."""
+        """The names in one text, as the function `label` gives it."""
         return label(name, self.twins.get(name, ()))
 
     def path(self, text: str) -> str:

@@ -20,7 +20,7 @@ _OUTPUTS = {
     "resource": ("a resource", "give the value that it holds"),
     OTHER: ("several tensors under one name", "give each of them a name of its own"),
 }
-# Of TypeSpecProto.type_spec_class_name.
+# The words of TypeSpecProto.type_spec_class_name.
 _CLASSES = {
     "RaggedTensorSpec": RAGGED,
     "SparseTensorSpec": SPARSE,

@@ -19,7 +19,7 @@ _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 def job(request: GraphRequest) -> GraphExported:
-    """As opened.export_graph."""
+    """The job opened.export_graph."""
     op_libraries.load()
     source = request.source
     flags = graph_ends.Flags.of(request.inputs, request.outputs)

@@ -21,7 +21,7 @@ _OWN_LAYERS = "name your own layers with --custom_objects=module:dict"
 
 
 def job(request: KerasRequest) -> KerasExported:
-    """As opened.export_keras."""
+    """The job opened.export_keras."""
     source = pathlib.Path(request.source)
     facts = keras_file.read(source)
     # The user's own code may run before the file is looked at: it says which names are the user's.
@@ -60,7 +60,7 @@ def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:
 
 
 def _own_names(custom: dict[str, object] | None) -> set[str]:
-    """Of the user's classes and functions, and of those that the user's module has registered with Keras."""
+    """The names of the user's classes and functions, and of those that the user's module has registered with Keras."""
     if custom is None:
         return set()
     from tensorflow.keras import utils

@@ -25,7 +25,7 @@ class Tensor:
 
     @property
     def flag(self) -> str:
-        """As in --inputs, without a shape."""
+        """The tensor as --inputs names it, without a shape."""
         return self.name if self.port else self.node
 
 

@@ -41,7 +41,7 @@ class TfTrt:
         opening.check(source)
 
     def check(self, settings: Settings, given: Given) -> Settings:
-        """As settings.checked; and the text of --shapes. Raises: UsageError."""
+        """Check the settings, as settings.checked, and the text of --shapes. Raises: UsageError."""
         settings = settings_module.checked(settings)
         if settings.shapes:
             shape_grammar.parse(settings.shapes)

@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"Engine Layer Information:\n((?:Layer\(.*\n?)*)")
 class Built(records.Record):
     """What the log says of a built engine."""
 
-    # In the order in which they run, profile by profile.
+    # The layers in the order in which they run, profile by profile.
     rows: tuple[Row, ...]
     # Device memory of each profile in bytes: for activations, and the scratch memory of its layers among it.
     activation_bytes: tuple[int, ...] = ()

@@ -33,7 +33,7 @@ class LeftOut(records.Record):
 
 
 def failing(left_out: Iterable[LeftOut]) -> list[LeftOut]:
-    """Those on which a converter or TensorRT fails."""
+    """The nodes on which a converter or TensorRT fails."""
     return [one for one in left_out if one.reason.startswith((FAILS, REFUSED))]
 
 

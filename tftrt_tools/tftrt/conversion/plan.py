@@ -67,7 +67,7 @@ class SizeResult(records.Record):
     low: int
     # None: any larger one.
     high: int | None
-    # How many engines.
+    # The number of engines.
     engines: int
     # Computing ops in the engines.
     inside: int
@@ -81,7 +81,7 @@ class SizeResult(records.Record):
         return self.low <= size and (self.high is None or size <= self.high)
 
     def text(self) -> str:
-        """Such as "3 to 5"."""
+        """The sizes in words, such as "3 to 5"."""
         if self.high is None:
             return f"{self.low} and more"
         return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
@@ -108,7 +108,7 @@ class Advice(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SignaturePlan(records.Record):
-    """One signature."""
+    """What TF-TRT would do with one signature."""
 
     name: str
     inputs: tuple[InputSpec, ...]
@@ -138,7 +138,7 @@ class SignaturePlan(records.Record):
 
     @property
     def label(self) -> str:
-        """Its names, for tables."""
+        """The signature's names, for tables."""
         return signatures.label(self.name, self.twins)
 
     @property

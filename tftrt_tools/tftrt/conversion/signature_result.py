@@ -36,7 +36,7 @@ class BuiltEngine(records.Record):
     seconds: float | None = None
     # Memory of the whole GPU during the build, above that in use before; None where not known.
     peak_memory_bytes: int | None = None
-    # Whether it was taken from the engine cache.
+    # Whether the engine was taken from the engine cache.
     cached: bool = False
     # Names of slices that count from the beginning in it and from the end in the model: all its shapes have one size there.
     slices: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Unbuilt(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SignatureResult(records.Record):
-    """One signature."""
+    """The conversion's result for one signature."""
 
     name: str
     inputs: tuple[InputSpec, ...]
@@ -105,7 +105,7 @@ class SignatureResult(records.Record):
     def of(
         cls, name: str, inputs: Iterable[InputSpec], passed: PassResult, flops: Flops | None = None
     ) -> SignatureResult:
-        """From the result of the pass."""
+        """Make it from the result of the pass."""
         quantization = passed.quantization if passed.quantization.aware else None
         written = bool(passed.engines)
         # Without an engine the signature is written as it was, and nothing of this has happened to it.
@@ -158,7 +158,7 @@ class SignatureResult(records.Record):
 
     @property
     def label(self) -> str:
-        """Its names, for tables."""
+        """The signature's names, for tables."""
         return signatures.label(self.name, self.twins)
 
     @property

@@ -60,7 +60,7 @@ class Answers(records.Record):
     kept: tuple[str, ...]
     # The output that becomes classes, "" for none.
     scores: str = ""
-    # How many classes; 0 for the best one alone, without its score.
+    # The number of best classes; 0 for the best one alone, without its score.
     top_k: int = 0
     # The names of the classes; () without.
     names: tuple[str, ...] = ()
@@ -72,9 +72,9 @@ class Answers(records.Record):
 class Added(records.Record):
     """One added signature."""
 
-    # Its name.
+    # The signature's name.
     name: str
-    # What it takes.
+    # The inputs that it takes.
     form: Form
     # The signature that it wraps.
     of: str
@@ -86,7 +86,7 @@ class Added(records.Record):
     pictures: Pictures | None
     # {input: dtype} of inputs that are sent in another dtype.
     types: dict[str, str]
-    # What it answers.
+    # The answers that it gives.
     answers: Answers
 
     def takes(self) -> tuple[InputSpec, ...]:

@@ -99,7 +99,7 @@ def _places(old: int, new: int) -> tuple[Any, Any, Any]:
 
 
 def normalized(images: npt.NDArray[Any], pictures: Pictures) -> npt.NDArray[Any]:
-    """As the model takes them. Args: images: [N, height, width, channels], 0 to 255."""
+    """Pictures normalized as the model takes them. Args: images: [N, height, width, channels], 0 to 255."""
     options = pictures.options
     if options.image_channels == "BGR" and pictures.channels == 3:
         images = images[..., ::-1]

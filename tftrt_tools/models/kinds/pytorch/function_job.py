@@ -16,7 +16,7 @@ _FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.e
 
 
 def job(request: FunctionRequest) -> None:
-    """As kind.call_function."""
+    """The job kind.call_function."""
     name = request.function
     progress.say(f"calling {name}")
     module, positional, named, shapes = _returned(name, _function(name))

@@ -40,7 +40,7 @@ _DTYPES = {
     35: "uint64",
 }
 _OTHER_DTYPES = {13: "bfloat16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
-# What a pickle of tensors in tuples, lists and dicts names.
+# The names that a pickle of tensors in tuples, lists and dicts contains.
 _HARMLESS = re.compile(
     r"torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*(Storage|Size)"
     r"|torch (device|bfloat16|float\d+|u?int\d+|bool)|collections OrderedDict"
@@ -57,7 +57,7 @@ _CALLABLE = re.compile(
     r"|[LR]Shift|Eq|Ne|Lt|Le|Gt|Ge|(Une|E)quality|(Strict)?(Less|Greater)Than|floor|ceiling|ceil"
     r"|IsNonOverlappingAndDenseIndicator|(BitwiseFn|OpaqueUnaryFn)_\w+"
 )
-# What a condition on shapes is made of: PyTorch runs it as a line of Python.
+# The names in a condition on shapes, which PyTorch runs as a line of Python.
 _KEY = re.compile(r"\[('[^'\\]*'|\"[^\"\\]*\")\]")
 _GUARD = re.compile(r"[\w (),=+\-*/<>!&|~%.\[\]]*")
 _OF_A_TENSOR = frozenset("size stride storage_offset shape dim numel ndim".split())
@@ -81,10 +81,10 @@ _UNASKED = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-    """What a .pt2 file says of itself."""
+    """The contents of a .pt2 file."""
 
     signature: Signature
-    # Of the leaves of its arguments: True for one that is an input, False for a constant.
+    # A bool for each leaf of its arguments: True for an input, False for a constant.
     fed: tuple[bool, ...]
     # {op: nodes}, and {dtype: elements} of parameters, buffers and constants.
     ops: Mapping[str, int]
@@ -191,7 +191,7 @@ def _check_kind(path: str, archive: zipfile.ZipFile, entries: Mapping[str, str])
 
 
 def _runs_code(archive: zipfile.ZipFile, entries: Mapping[str, str], model: Mapping[str, Any]) -> Iterator[str]:
-    """What in the file would run code that is not PyTorch's own, a text each."""
+    """The parts of the file that would run code that is not PyTorch's own, a text each."""
     for name in entries:
         if name.startswith("data/aotinductor/"):
             yield f"{name} is compiled code"
@@ -209,7 +209,7 @@ def _runs_code(archive: zipfile.ZipFile, entries: Mapping[str, str], model: Mapp
 
 
 def _code_of(model: Mapping[str, Any]) -> Iterator[str]:
-    """What in the program itself is evaluated, or imported."""
+    """The parts of the program itself that PyTorch evaluates or imports."""
     for text in _texts_of(model, "expr_str"):
         if not _is_expression(text):
             yield f"the size {text[:60]!r} is no plain expression"
@@ -235,7 +235,7 @@ def _is_expression(text: str) -> bool:
 
 
 def _is_guard(text: str) -> bool:
-    """Whether it only compares sizes."""
+    """Whether a condition only compares sizes."""
     bare = _KEY.sub("[0]", text)
     members, allowed = set(re.findall(r"\.\s*([A-Za-z_]\w*)", bare)), _OF_A_TENSOR | _OF_NUMBERS
     called = set(_CALLED.findall(bare)) - allowed

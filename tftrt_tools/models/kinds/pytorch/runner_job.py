@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def job(request: Request) -> Answer:
-    """As run_job.answer."""
+    """The job run_job.answer, for PyTorch programs."""
     return run_job.answer(request, load)
 
 
 def make(request: LoadRequest) -> Indexed:
-    """As load_job.made."""
+    """The job load_job.made, for PyTorch programs."""
     return load_job.made(request, load)
 
 
@@ -43,7 +43,7 @@ def exported(path: str) -> torch.export.ExportedProgram:
 
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
-    """As runner.Load."""
+    """Load a PyTorch program, as runner.Load."""
     yield Loaded(exported(path), program.read(path, unsafe=True))
 
 

@@ -60,7 +60,7 @@ def differences(
 
 
 def _signatures(before: meta_graph_pb2.MetaGraphDef, after: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
-    """Of each signature: its method, its inputs and outputs with their default values."""
+    """Compare each signature's method, and its inputs and outputs with their default values."""
     old, new = signatures.definitions(before), signatures.definitions(after)
     for name in old.keys() - new.keys():
         yield f"signature {name!r} is gone"

@@ -172,7 +172,7 @@ def _summed(operation: tf.Operation | _Made, inputs: Sequence[tf.TensorShape]) -
     if kind in _PRODUCTS:
         if first.rank is not None:
             return [first[-2 if operation.get_attr(_PRODUCTS[kind]) else -1]]
-        # It is a size of the other factor, too.
+        # This size is also one of the other factor.
         turned = operation.get_attr(_PRODUCTS[kind].replace("_a", "_b").replace("_x", "_y"))
         return [None if second.rank is None else second[-1 if turned else -2]]
     if second.rank is None:

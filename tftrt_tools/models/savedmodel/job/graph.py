@@ -154,7 +154,7 @@ def specs(tensors: Mapping[str, meta_graph_pb2.TensorInfo]) -> tuple[InputSpec, 
 
 
 def _kind(info: meta_graph_pb2.TensorInfo) -> str:
-    """Its dtype; the kind of a tensor that is not dense, as tensor_kinds has it."""
+    """The dtype of a tensor; for one that is not dense its kind, as in tensor_kinds."""
     encoding = info.WhichOneof("encoding")
     if encoding == "composite_tensor":
         return tensor_kinds.of_class(info.composite_tensor.type_spec.type_spec_class_name)

@@ -66,7 +66,7 @@ _MOVES: dict[str, tuple[int, ...]] = {
     "DynamicStitch": (),
     "ParallelDynamicStitch": (),
 }
-# They pass on their first input: its values, and its shape.
+# Ops that pass on the values and the shape of their first input.
 _SAME = frozenset(
     {
         "Cast",
@@ -86,7 +86,7 @@ _SAME = frozenset(
         "Switch",
     }
 )
-# They change values of their first input so that an index stays one; its shape stays.
+# Ops that change the values of their first input, but keep its shape; an index stays an index.
 _SAME_SHAPE = frozenset(
     {
         "Abs",
@@ -132,7 +132,7 @@ _SHAPED = frozenset(
         "FusedBatchNormV3",
     }
 )
-# Of their two inputs either may be the constant.
+# Ops of two inputs of which either may be the constant.
 _EITHER = ("Maximum", "Minimum")
 _ARITHMETIC: dict[str, Operation] = {
     "Add": "add",
@@ -197,7 +197,7 @@ class _Reader:
         self._tables: dict[str, list[str]] = {}
 
     def limits(self, signature: meta_graph_pb2.SignatureDef) -> dict[str, Limit]:
-        """Of a signature's inputs."""
+        """The Limits of a signature's inputs."""
         fed = {}
         for name, info in signature.inputs.items():
             shape = graph.shape_of(info.tensor_shape)
@@ -391,7 +391,7 @@ def _matmul(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
 
 
 def _compared(node: node_def_pb2.NodeDef, inputs: list[Value]) -> list[Value]:
-    """That one operand is less than a constant."""
+    """Handle a comparison that says that one operand is less than a constant."""
     small, large = (inputs[1], inputs[0]) if node.op.startswith("Greater") else (inputs[0], inputs[1])
     if large.constant is None or large.constant.size != 1 or large.constant.dtype.kind not in "iuf":
         return [Value(dims=small.dims)]

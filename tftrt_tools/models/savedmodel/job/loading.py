@@ -31,13 +31,13 @@ class Model:
 
     # The result of tf.saved_model.load.
     root: Any
-    # Of its MetaGraph.
+    # The tags of its MetaGraph.
     tags: tuple[str, ...]
     # The MetaGraphDef of declarations.of.
     declared: meta_graph_pb2.MetaGraphDef
     # {signature: the one that stands for it} of twins.find.
     same: dict[str, str]
-    # Of further MetaGraphs that the SavedModel has, "serve,gpu" for one with both.
+    # The tags of further MetaGraphs in the SavedModel, "serve,gpu" for one with both.
     other_tags: tuple[str, ...]
     # {signature: the InputSpecs of input_facts.specs}.
     inputs: dict[str, tuple[InputSpec, ...]] = dataclasses.field(default_factory=dict)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2
 
 _FLOATS = (tf.float16, tf.float32, tf.float64)
-# They pass on what they read.
+# Ops that pass on their input.
 _ALIASES = frozenset({"Identity", "StopGradient", "Snapshot"})
 
 
@@ -38,7 +38,7 @@ class Computed(NamedTuple):
     place: str
     # Node of the engine op that it is in; "" outside of engines.
     engine: str = ""
-    # Of an engine's outputs: which one; -1 for a tensor that no output has.
+    # The number of the engine's output; -1 for a tensor that no output has.
     output: int = -1
 
     def alike(self, other: Computed) -> bool:

@@ -30,7 +30,7 @@ _PRODUCTS = {
 # Ops of two tensors; with a constant they are a convolution's bias or normalisation, and part of its kernel.
 _ELEMENTWISE = frozenset({"Add", "AddV2", "Sub", "Mul", "Maximum", "Minimum"})
 _POOLS = frozenset({"AvgPool", "AvgPool3D"})
-# They move values and do not round.
+# Ops that move values and do not round.
 _MOVERS = (
     frozenset(
         {
@@ -83,9 +83,9 @@ class Weight:
 class Site:
     """A node that can round."""
 
-    # Its name in the graph.
+    # The node's name in the graph.
     node: str
-    # Its name in the original model.
+    # The node's name in the original model.
     name: str
     op: str
     # Name of the engine op that it came from.

@@ -29,9 +29,9 @@ OP = "StridedSlice"
 class _Axis:
     """One axis of a slice that names it. Bounds are None where the slice begins or ends with the axis."""
 
-    # In the slice's constants.
+    # The place in the slice's constants.
     position: int
-    # Of the axis, None where it is open.
+    # The size of the axis, None where it is open.
     size: int | None
     begin: int | None
     end: int | None
@@ -45,7 +45,7 @@ def begins_from_open_end(op: tf.Operation) -> bool:
 
 
 def ends_from_open_end(op: tf.Operation) -> bool:
-    """The same of its end."""
+    """Whether a StridedSlice has an end that is counted from an end that its shapes leave open."""
     return any(one.size is None and not one.shrinks and (one.end or 0) < 0 for one in _axes(op))
 
 
@@ -121,7 +121,7 @@ def _axes(op: tf.Operation) -> Iterator[_Axis]:
     axis = 0
     for position in range(len(begin)):
         if _bit(op, "ellipsis_mask", position):
-            # It stands for all axes that are not named.
+            # An ellipsis stands for all axes that are not named.
             axis += shape.rank - sum(not _bit(op, "new_axis_mask", other) for other in range(len(begin))) + 1
         elif not _bit(op, "new_axis_mask", position):
             shrinks = _bit(op, "shrink_axis_mask", position)

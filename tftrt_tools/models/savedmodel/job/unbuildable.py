@@ -82,7 +82,7 @@ class _Rule:
     holds: Callable[[Any], bool]
     # For a Finding, with the nodes' names at {nodes}.
     text: str
-    # Whether it holds only in explicit batch mode: in the other mode all sizes but the batch are known when an engine is built.
+    # Whether the rule holds only in explicit batch mode: in the other mode all sizes but the batch are known when an engine is built.
     explicit: bool = False
     # The consequence, with the engine's number of ops at {ops}.
     outcome: str = _UNBUILT
@@ -173,7 +173,7 @@ def too_large(
 
 
 def _elements(op: tf.Operation) -> int:
-    """The number of elements of its largest output, 0 if a size is open."""
+    """The number of elements of an op's largest output; outputs with open sizes do not count."""
     return max((math.prod(tensor.shape) for tensor in op.outputs if tensor.shape.is_fully_defined()), default=0)
 
 
@@ -190,7 +190,7 @@ def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequen
 
 
 def _open(shape: tf.TensorShape) -> int:
-    """How many sizes are open, 0 if the rank is unknown."""
+    """The number of open sizes; 0 if the rank is unknown."""
     return 0 if shape.rank is None else list(shape).count(None)
 
 

@@ -19,7 +19,7 @@ OP = "PlaceholderWithDefault"
 
 
 def specs(graph_def: graph_pb2.GraphDef, named: Container[str]) -> tuple[InputSpec, ...]:
-    """Those of a graph and its functions. Args: named: tensors of the signature's inputs, "node:0"."""
+    """The unnamed placeholders of a graph and its functions. Args: named: tensors of the signature's inputs, "node:0"."""
     constants = {node.name: node for node in graph_def.node if node.op == "Const"}
     return tuple({node.name: _spec(node, constants) for node in nodes(graph_def, named)}.values())
 

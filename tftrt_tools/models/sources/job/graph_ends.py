@@ -10,7 +10,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.models.sources.tensors import Tensor, keys, parse
 
 _PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
-# Where a training graph gets its rows from.
+# Ops from which a training graph gets its rows.
 _PIPELINES = (
     "IteratorGetNext",
     "IteratorGetNextSync",
@@ -19,7 +19,7 @@ _PIPELINES = (
     "QueueDequeueManyV2",
     "QueueDequeueUpToV2",
 )
-# What computes no answer: writing, checking, training.
+# Ops that compute no answer: they write, check or train.
 _NO_ANSWER = re.compile(
     r"Assert|Print.*|NoOp|Save.*|Restore.*|Assign.*|Resource.*|Apply.*|Sparse(Resource)?Apply.*|WriteFile|Const|Shape"
     r"|ShapeN|Size|Rank|Scatter(Nd)?(Add|Sub|Update)|.*Summary(V2)?|Variable.*|Stack.*|Enter|RefEnter|Queue.*|.*Dataset.*"
@@ -59,7 +59,7 @@ class End:
     dtype: str
     # Dims, or None for an unknown rank.
     shape: tuple[int | None, ...] | None
-    # Its name in the signature, once that is chosen.
+    # The tensor's name in the signature, once it is chosen.
     key: str = ""
 
     def text(self) -> str:

@@ -70,7 +70,7 @@ def _named(part: Mapping[str, Any], why: str) -> str:
 
 
 def _why_not(part: Mapping[str, Any], custom: Collection[str]) -> str:
-    """What of an object is not allowed; "" if all is."""
+    """The part of an object that is not allowed; "" if all is allowed."""
     kind, module, registered = part["class_name"], part.get("module"), part.get("registered_name")
     if not all(isinstance(text, str) for text in (kind, module or "", registered or "")):
         return "an object whose name is no text"
@@ -137,7 +137,7 @@ def _type_spec(part: Mapping[str, Any], module: str | None) -> str:
 
 
 def _inside(kind: str, config: Mapping[str, Any]) -> str:
-    """What of an allowed layer's own configuration is not allowed."""
+    """The part of an allowed layer's configuration that is not allowed."""
     check = _SPECIAL.get(kind)
     return check(config) if check else ""
 
@@ -173,7 +173,7 @@ def _graph_op(config: Mapping[str, Any]) -> str:
 
 
 def _op_of(text: str) -> str:
-    """Of a NodeDef in its binary form, as Keras reads it."""
+    """The op of a NodeDef in its binary form, as Keras reads it."""
     from google.protobuf import message
     from tensorflow.core.framework import node_def_pb2
 

@@ -154,7 +154,7 @@ def freeze(
 
 
 def room(frozen: Frozen) -> int:
-    """How many bytes the weights of a Frozen may grow."""
+    """The bytes by which the weights of a Frozen may grow."""
     result: int = PROTOBUF_LIMIT_BYTES - (1 << 20) - frozen.graph_def.ByteSize()
     return result
 

@@ -35,7 +35,7 @@ class Patterns:
             self._matched.add(flag)
 
     def unmatched(self, flags: Iterable[str]) -> list[str]:
-        """Those of the flags whose pattern has not matched yet."""
+        """The flags whose pattern has not matched yet."""
         return [flag for flag in flags if flag not in self._matched]
 
     def check(self) -> None:

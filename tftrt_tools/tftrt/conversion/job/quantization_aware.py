@@ -155,10 +155,10 @@ class _Engine:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _View:
-    """What a statement is made from."""
+    """The facts from which a statement is made."""
 
     flow: _Flow
-    # By the names of their nodes.
+    # {name of a node: the engine that holds it}.
     inside: dict[str, _Engine]
     # Names of the nodes that stay in the main graph.
     native: set[str]

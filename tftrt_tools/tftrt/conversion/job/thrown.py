@@ -141,7 +141,7 @@ def _spread(name: str, graph_def: graph_pb2.GraphDef, known: dict[str, str]) -> 
 
 
 def _error(trial: Trial, kept: AbstractSet[str]) -> str:
-    """What the pass says where it fails, else ""."""
+    """The message of the pass where it fails, else ""."""
     try:
         trial(kept)
     except child.ChildDied as died:
