@@ -619,7 +619,7 @@ def test_trials_of_an_earlier_run_do_not_eat_the_budget_of_this_one(script, tmp_
     from tftrt_tools.studies.tuning.tried import Measured
     from tftrt_tools.tftrt.conversion.settings import Settings
 
-    Journal(tmp_path / "work/tune").put("sha256:x", Settings(), Measured(accuracy=0.9, seconds=1200.0))
+    Journal(tmp_path / "work/tune").put("sha256:x", Settings(), Measured(accuracy=0.9, seconds=1200.0), "tftrt")
     script.run(max_minutes=100.0)
     assert "--max_minutes=50.0" in script.words("tune")
 
