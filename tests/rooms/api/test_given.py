@@ -92,7 +92,7 @@ def test_a_name_that_is_no_flag_is_refused_with_the_nearest(arguments, said):
         ({"epsilon": float("nan")}, "--epsilon=nan is no number"),
         ({"thresholds": ["a", "b"]}, "verify(thresholds=…) takes one value, and a list came"),
         ({"thresholds": {"a": 1}}, "verify(thresholds=…) takes a text or a number, and a dict came"),
-        pytest.param({"seed": object()}, "and a object came"),
+        pytest.param({"seed": object()}, "and a object came", id="an object"),
         ({"json": "-"}, "json='-' is stdout"),
     ],
     ids=str,
