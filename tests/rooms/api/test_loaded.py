@@ -90,7 +90,7 @@ def test_it_says_what_it_takes_and_where_it_runs(digits):
             "input 'image' takes float32[?,8,8,1], and complex128 came",
             "convert it to float32",
         ),
-        ({"image": object()}, "input 'image' takes float32[?,8,8,1], and", ""),
+        pytest.param({"image": object()}, "input 'image' takes float32[?,8,8,1], and", "", id="an object"),
         ({"image": [[1], [2, 3]]}, "a list that is no array came", ""),
     ],
     ids=str,
