@@ -626,10 +626,13 @@ def test_the_models_own_failure_is_the_error_and_one_of_the_original_a_note():
 def test_an_end_by_sigterm_is_no_remark_on_the_engines(monkeypatch, resnet):
     """Where the engines are taken apart, a failure is a remark, and an interrupt is not."""
     from tftrt_tools.models.kinds.model import Contents, Engine, Model
+    from tftrt_tools.models.kinds.savedmodel.kind import SAVED_MODEL
     from tftrt_tools.studies.profiling import apart, plan
 
     done = measure.Measured(profile=resnet, traces={})
-    model = Model(kind=None, source="m", path="m", contents=Contents(signatures={}, engines=(Engine("e", "FP16"),)))
+    model = Model(
+        kind=SAVED_MODEL, source="m", path="m", contents=Contents(signatures={}, engines=(Engine("e", "FP16"),))
+    )
     for error in (errors.TftrtError("the file is truncated", ""), IndexError("list index out of range")):
         monkeypatch.setattr(plan, "measure", _raising(error))
         assert str(error) in measure._with_engines(done, model, ()).profile.notes[-1]

@@ -15,7 +15,7 @@ from tftrt_tools.models.kinds.onnx.kind import ONNX, PRECISION, rounding
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.sources.source import Source, of
 from tftrt_tools.studies import backends as backends_room
-from tftrt_tools.tensorrt.exporting import sensitivity
+from tftrt_tools.tensorrt.exporting import exporters, sensitivity
 from tftrt_tools.tensorrt.plans import building
 
 _HALVES = ("float16", "bfloat16")
@@ -25,12 +25,12 @@ def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[str]) 
     """Refuse a model of a kind that these backends do not take; nothing is opened. Raises: UsageError."""
     source = of(named)
     kind = table.kind(source.path)
-    if not kind.of_tensorflow and not kind.onnx(source.path):
+    if exporters.exports(kind) and not kind.of_tensorflow:
         raise errors.UsageError(
             f"{source} cannot be tuned as it is: it is a {kind.name}",
             "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backends=tensorrt` takes that",
         )
-    if kind.of_tensorflow:
+    if not kind.onnx(source.path):
         opening.check_converted(source)
     elif backends_room.default().name in backends:
         what = kind.forms[0].partition(" (")[0]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.kinds import table
+from tftrt_tools.models.kinds.model import Kind
 from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.kinds.pytorch.kind import PYTORCH
@@ -60,6 +61,11 @@ _EXPORTERS = {
         job=converting.onnx_file, bisect=bisecting.onnx_file, needed=_CHECKS, extra="export-onnx", bisects_source=True
     ),
 }
+
+
+def exports(kind: Kind) -> bool:
+    """Whether models of a kind that are no ONNX files can become one."""
+    return kind.name in _EXPORTERS and kind is not ONNX
 
 
 def of(source: Source) -> Exporter:
