@@ -42,3 +42,16 @@ def test_what_is_no_request_ends_in_the_child_with_its_traceback():
 def test_a_double_gets_and_gives_what_would_go_through_json(monkeypatch):
     requests = doubles.job(monkeypatch, work, lambda asked: Told(asked, 7))
     assert work.run(Asked("a")).result == Told(Asked("a"), 7) and requests == [Asked("a")]
+
+
+def test_blocks_that_take_notes_end_in_any_order(capsys):
+    heard = []
+    first, second = progress.notes_to(heard.append), progress.notes_to(lambda text: heard.append(text.upper()))
+    first.__enter__()
+    second.__enter__()
+    progress.note("a")
+    first.__exit__(None, None, None)
+    progress.note("b")
+    second.__exit__(None, None, None)
+    progress.note("c")
+    assert heard == ["A", "B"] and capsys.readouterr().err == "c\n"

@@ -587,7 +587,10 @@ def test_regress_of_a_model_that_hangs_ends_soon(native, candidate, tftrt, tmp_p
             "--timeout=0.5",
             *QUICK,
         )
-        assert_clear(done, 1, f"the {'native' if native == 'hanging' else 'candidate'} model answers no more")
+        # It hangs from some request on; whether one of the first block is answered before that is a matter of time.
+        which = "native" if native == "hanging" else "candidate"
+        said = next((one for one in ("answers no more", "answered none of") if one in done.stderr), "nothing")
+        assert_clear(done, 1, f"the {which} model {said}")
         assert time.monotonic() - begun < 40
         server.process.kill()
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.command_here import run_tftrt
 from tests.conftest import ROOT
-from tftrt_tools.command_line.commands import build as command
+from tftrt_tools.command_line.commands import _made, _output
+from tftrt_tools.command_line.commands import build as build_command
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.tftrt.calibration import file, table
 from tftrt_tools.tftrt.conversion import build, layer_log
@@ -181,7 +182,8 @@ def test_a_build_prints_and_keeps_its_layers(converted, capsys):
         seconds=2.0,
         layers=layer_log.Found.of(LOG, [signature], [made]),
     )
-    command._print(built, None, None)
+    assert build_command.__name__  # it registers the table
+    _made.show(built, _output.console(None), None)
     said = capsys.readouterr().out
     assert "asked for FP16: 4 convolutions and matrix products (4 in FP32)" in said
     assert (

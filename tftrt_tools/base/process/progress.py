@@ -9,7 +9,8 @@ from tftrt_tools.base import terminal
 
 Listener = Callable[[str, int | None, int | None], None]
 _listener: Listener | None = None
-_noted: Callable[[str], None] | None = None
+# Blocks of several threads may begin and end in any order, so each takes away its own.
+_noted: list[Callable[[str], None]] = []
 
 
 def say(text: str, done: int | None = None, total: int | None = None) -> None:
@@ -22,8 +23,8 @@ def note(text: str) -> None:
     """Print a line on stderr that stays there, unlike the progress line; or give it to `notes_to`."""
     import sys
 
-    if _noted is not None:
-        _noted(text)
+    with contextlib.suppress(IndexError):  # another thread may just end its block
+        _noted[-1](text)
         return
     print(text, file=sys.stderr, flush=True)
 
@@ -31,12 +32,11 @@ def note(text: str) -> None:
 @contextlib.contextmanager
 def notes_to(function: Callable[[str], None]) -> Iterator[None]:
     """Inside the block, notes go to `function(text)` and not to stderr."""
-    global _noted
-    before, _noted = _noted, function
+    _noted.append(function)
     try:
         yield
     finally:
-        _noted = before
+        _noted.remove(function)
 
 
 @contextlib.contextmanager
