@@ -5,7 +5,7 @@
 
 LIGHT := lint quick coverage format help clean
 ENV := $(if $(wildcard .venv)$(filter-out $(LIGHT),$(MAKECMDGOALS))$(filter test,$(COVERED)),.venv,.venv-dev)
-EXTRAS_.venv := tftrt,test,bench,docs
+EXTRAS_.venv := tftrt,dev,test,bench,docs
 EXTRAS_.venv-dev := dev
 PY := $(ENV)/bin/python
 STAMP := $(ENV)/.stamp

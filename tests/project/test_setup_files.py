@@ -211,7 +211,7 @@ def test_make_installs_once(checkout):
     _, run = checkout
     first = run("venv")
     assert len(first) == 1
-    assert first[0].endswith("--constraint constraints.txt --editable .[tftrt,test,bench,docs]")
+    assert first[0].endswith("--constraint constraints.txt --editable .[tftrt,dev,test,bench,docs]")
     assert run("venv") == []
 
 

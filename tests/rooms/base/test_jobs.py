@@ -7,7 +7,7 @@ import pytest
 from tests import doubles
 from tests.typed_jobs import Asked, Told, plain, work
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, jobs
+from tftrt_tools.base.process import child, jobs, progress
 
 
 def test_a_job_takes_and_gives_records_through_another_process():
