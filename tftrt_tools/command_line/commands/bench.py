@@ -283,7 +283,7 @@ def _measured(values: flags.FlagValues, positional: list[str], shown: bool = Fal
     """Measure a server, or a model with its loads. Args: shown: print the result before the files are written. Returns: (the result, a line
     for each file that could not be written)."""
     if positional or not values.in_process:
-        address = _flags.one_argument("bench", positional, "ADDRESS")
+        address = _flags.one_argument("bench", positional, "MODEL… or ADDRESS")
         if not values.model_name:
             raise errors.UsageError("--model_name is missing", "give the name that the server knows the model by")
     else:

@@ -179,7 +179,7 @@ class Plan(records.Record, results.Result):
         each = [
             f"{signature.name} cannot be converted"
             if signature.problem
-            else f"{signature.name} {signature.coverage:.0%} of the ops in {len(signature.segments)} engines"
+            else f"{signature.name} {signature.coverage:.0%} of the ops in {len(signature.segments)} engine{'' if len(signature.segments) == 1 else 's'}"
             for signature in self.signatures
         ]
         return f"{self.model}, not converted yet: {', '.join(each)}"
