@@ -176,12 +176,11 @@ class Plan(records.Record, results.Result):
 
     def summary(self) -> str:
         """As Result.summary."""
-        each = [
-            f"{signature.name} cannot be converted"
-            if signature.problem
-            else f"{signature.name} {signature.coverage:.0%} of the ops in {len(signature.segments)} engine{'' if len(signature.segments) == 1 else 's'}"
-            for signature in self.signatures
-        ]
+        each = []
+        for signature in self.signatures:
+            count = len(signature.segments)
+            share = f"{signature.coverage:.0%} of the ops in {count} engine{'' if count == 1 else 's'}"
+            each.append(f"{signature.name} {'cannot be converted' if signature.problem else share}")
         return f"{self.model}, not converted yet: {', '.join(each)}"
 
     @property
