@@ -1,6 +1,7 @@
 """A back end that the project does not have: ONNX Runtime's optimized file. All that it takes is in this file."""
 
 import dataclasses
+import importlib.metadata
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -83,6 +84,9 @@ class OnnxRuntime:
     needs_gpu = False
     always_builds = True
     resumes = False
+
+    def versions(self):
+        return {"onnxruntime": importlib.metadata.version("onnxruntime")}
 
     def takes(self, source):
         opening.check(source)

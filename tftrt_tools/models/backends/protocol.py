@@ -120,6 +120,10 @@ class Backend(Protocol[Settings]):
     # Whether the engines of an interrupted run are in the engine cache.
     resumes: bool
 
+    def versions(self) -> Mapping[str, str]:
+        """What its models depend on besides the recipe, the model, the GPU and TensorRT, {name: version}: what was made and measured with
+        others is not taken for it. Cheap: nothing is loaded."""
+
     def takes(self, source: Source) -> None:
         """Raise UsageError for a model from which it makes none."""
 

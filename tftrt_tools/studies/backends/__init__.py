@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.backends.protocol import AnyBackend
@@ -47,6 +47,12 @@ def named(name: str) -> AnyBackend:
         if one.name == name:
             return one
     raise errors.UsageError(f"{name!r} is no backend", "known: " + ", ".join(names()))
+
+
+def versions(name: str) -> dict[str, Mapping[str, str]]:
+    """{"versions": Backend.versions} for the key of what was measured; {} where a back end has none of its own."""
+    found = named(name).versions()
+    return {"versions": dict(found)} if found else {}
 
 
 def of_made(model: str) -> AnyBackend | None:

@@ -15,6 +15,7 @@ from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.backends.protocol import AnyBackend, Evidence, Given, Work
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.sources.source import Source
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import journal
 from tftrt_tools.studies.tuning.search import Ranked
 from tftrt_tools.tensorrt.exporting import export
@@ -94,7 +95,7 @@ class Direct:
 
     def made(self, settings: Settings, minutes: float | None = None) -> pathlib.Path:
         """As Maker.made."""
-        asked, place = self.asked, self.asked.place(self.backend.name, settings)
+        asked, place = self.asked, self._place(settings)
         target = place / f"model{self.backend.suffix}"
         if target.exists():
             return target
@@ -112,6 +113,10 @@ class Direct:
             )
         )
         return target
+
+    def _place(self, settings: Settings) -> pathlib.Path:
+        facts = {**self.asked.facts, **backends.versions(self.backend.name)}
+        return dataclasses.replace(self.asked, facts=facts).place(self.backend.name, settings)
 
     def evidence(self, model: pathlib.Path) -> Evidence:
         """As Maker.evidence."""

@@ -184,6 +184,7 @@ class Trials:
             settings=settings.to_dict(),
             tables=_digest(self._task.table),
             calibration=self._task.data_facts,
+            **backends.versions(backend),
             **self._task.facts,
         )
         return self._once(
@@ -271,17 +272,20 @@ class Trials:
             made={number: str(path.absolute()) for number, path in made.items()},
             without_engines=tuple(one.number for one in others if not one.measured.engines),
         )
-        # The task's facts are one entry: their own names could collide with names in this key. So are the trials of each back end; those of
-        # TensorRT have had the name "plans".
-        by_backend: dict[str, dict[int, Any]] = {}
-        for one in others:
-            by_backend.setdefault(f"{backends.named(one.backend).title}s", {})[one.number] = one.settings.to_dict()
+        # The task's facts are one entry: their own names could collide with names in this key. So are the trials of back ends; those of
+        # TensorRT have had the name "plans", and no versions of their own.
+        plans: dict[int, Any] = {}
+        versioned: dict[str, dict[int, Any]] = {}
+        for trial in others:
+            entry = versioned.setdefault(trial.backend, {}) if backends.versions(trial.backend) else plans
+            entry[trial.number] = trial.settings.to_dict()
         key = journal_module.key(
             timed=timed.call,
             settings={number: one.to_dict() for number, one in converted.items()},
             tables={number: _digest(one) for number, one in tables.items()},
             task=self._task.facts,
-            **by_backend,
+            **({"plans": plans} if plans else {}),
+            **({"made": {n: [backends.versions(n), trials] for n, trials in versioned.items()}} if versioned else {}),
         )
         progress.say("loading the best once more")
         return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(Request(final=asked)).to_dict()))

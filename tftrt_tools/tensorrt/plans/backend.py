@@ -35,6 +35,10 @@ class TensorRt:
     always_builds = True
     resumes = False
 
+    def versions(self) -> dict[str, str]:
+        """Of TensorRT alone, which every work folder tells apart."""
+        return {}
+
     def takes(self, source: Source) -> None:
         """ONNX files, and what can be exported to one. Raises: UsageError."""
         if files.is_plan(source.path):

@@ -34,6 +34,10 @@ class TfTrt:
     always_builds = False
     resumes = True
 
+    def versions(self) -> dict[str, str]:
+        """Of TensorRT alone, which every work folder tells apart."""
+        return {}
+
     def takes(self, source: Source) -> None:
         """Refuse all models but SavedModels, Keras files, frozen graphs and checkpoints. Raises: UsageError."""
         from tftrt_tools.models.kinds import opening
