@@ -1,16 +1,23 @@
 """Back ends: those that are known, and one in a file of its own, which convert, verify, tune and regress take as their own."""
 
+import dataclasses
 import importlib.metadata
 import json
+import pathlib
 import types
 
 import pytest
 
 from tests.command_line import assert_clear
 from tests.third_backend import OnnxRuntime
+from tftrt_tools.accuracy import verify
 from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _backend_flags, _flags, _source_flags, convert
 from tftrt_tools.models.backends import recipe
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies import backends
+from tftrt_tools.studies.tuning import makers, search, tune
 from tftrt_tools.tensorrt.plans.settings import Settings as PlanSettings
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -130,32 +137,8 @@ def test_without_it_its_flags_are_unknown(tftrt, tmp_path):
 def test_tune_tries_it_beside_the_precisions_that_it_lacks_and_makes_the_winner(
     third, zoo_model, images, tftrt, tmp_path, monkeypatch
 ):
-    done = tftrt(
-        "tune",
-        zoo_model("digits_cnn"),
-        f"--data={images / 'held_back.npz'}",
-        "--data_rows=40",
-        "--shapes=image:8x8x8x1",
-        "--accuracy=snr_db:threshold=60",
-        "--backends=onnxruntime",
-        "--precisions=FP32,FP16",
-        f"--work_dir={tmp_path / 'work'}",
-        f"--output_saved_model_dir={tmp_path / 'best.onnx'}",
-        f"--json={tmp_path / 'j'}",
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads((tmp_path / "j").read_text())
-    first, second = said["trials"]
-    assert (first["backend"], first["kept"], first["engines"]) == ("onnxruntime", True, 0)
-    assert second["failure"] == "--precision_mode=FP16: it keeps FP32" and not second["kept"]
-    assert said["winner"] == 1 and said["final"] and (tmp_path / "best.onnx").is_file()
-    assert "optimized file, FP32" in done.stdout
-    assert tftrt("verify", zoo_model("digits_cnn"), tmp_path / "best.onnx").returncode == 0
-    # What was measured is not measured again, but for another version of what makes it.
-    for same in (True, False):
-        if not same:
-            monkeypatch.setattr(OnnxRuntime, "versions", lambda self: {"onnxruntime": "0.1"})
-        again = tftrt(
+    def tuned(*flags):
+        done = tftrt(
             "tune",
             zoo_model("digits_cnn"),
             f"--data={images / 'held_back.npz'}",
@@ -165,7 +148,73 @@ def test_tune_tries_it_beside_the_precisions_that_it_lacks_and_makes_the_winner(
             "--backends=onnxruntime",
             "--precisions=FP32,FP16",
             f"--work_dir={tmp_path / 'work'}",
-            "--json=-",
+            f"--json={tmp_path / 'j'}",
+            *flags,
         )
-        assert again.returncode == 0, again.stderr
-        assert (json.loads(again.stdout)["trials"][0]["latencies"] == first["latencies"]) is same
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout, json.loads((tmp_path / "j").read_text())
+
+    printed, said = tuned(f"--output_saved_model_dir={tmp_path / 'best.onnx'}")
+    first, second = said["trials"]
+    assert (first["backend"], first["kept"], first["engines"]) == ("onnxruntime", True, 0)
+    assert second["failure"] == "--precision_mode=FP16: it keeps FP32" and not second["kept"]
+    assert said["winner"] == 1 and said["final"] and (tmp_path / "best.onnx").is_file()
+    assert "optimized file, FP32" in printed
+    assert tftrt("verify", zoo_model("digits_cnn"), tmp_path / "best.onnx").returncode == 0
+    # What was measured is not measured again, but for another version of what makes it.
+    for same in (True, False):
+        if not same:
+            monkeypatch.setattr(OnnxRuntime, "versions", lambda self: {"onnxruntime": "0.1"})
+        assert (tuned()[1]["trials"][0]["latencies"] == first["latencies"]) is same
+
+
+class Recording(OnnxRuntime):
+    """Takes every precision, and keeps what it is asked to make."""
+
+    def __init__(self):
+        self.asked = []
+
+    def check(self, settings, given):
+        return settings
+
+    def make(self, work):
+        self.asked.append(work)
+
+
+def test_the_winner_is_made_of_all_that_its_trial_was_made_of(tmp_path):
+    """The source with its flags, and the data of its ranges; `convert` reads the same from the flag file."""
+    model = Source(path="graph.pb", inputs=("x",), outputs=("y", "z"), custom_objects="mine:objects", unsafe=True)
+    data = DataOptions(
+        source="rows.npz", batch_size=4, batches=2, image_scale=1 / 255, image_mean=(0.5, 0.25, 1e-3), image_size="8x9"
+    )
+    third = Recording()
+    maker = makers.Direct(
+        third,
+        makers.Asked(
+            source=model, names={"s": ("s",)}, folder=tmp_path, comparison=verify.Options(), data=data, cache=None
+        ),
+    )
+    settings = Settings(precision_mode="INT8", shapes="x:1x2", calibration_method="mse")
+    trial = search.Trial(
+        number=1, settings=settings, high=(), measured=search.Measured(), kept=True, backend="onnxruntime"
+    )
+    found = tune.Found(types.SimpleNamespace(winner=trial, best=None), "", {"onnxruntime": maker})
+    options = types.SimpleNamespace(cache=None, build_minutes=None)
+    with backends.register(third):
+        maker.made(settings)
+        tune.write_winner(model, str(tmp_path / "out.onnx"), found, options, overwrite=False)
+        (tmp_path / "flags").write_text(tune.flag_file(model, found))
+        values, _ = _flags.parse("convert", convert, [f"--flagfile={tmp_path / 'flags'}"])
+        again = convert.read_data(values, _backend_flags.read(values, third))
+        read = _source_flags.read(values, values.input_saved_model_dir)
+    tried, made = third.asked
+    assert made.data == tried.data == data and made.settings == tried.settings
+    absolute = dataclasses.replace(model, path=str(pathlib.Path("graph.pb").absolute()))
+    assert made.source == absolute == read and tried.source == model and made.output == str(tmp_path / "out.onnx")
+    assert dataclasses.replace(again, shapes="") == data and values.backend == "onnxruntime"
+
+
+def test_the_back_end_of_a_model_says_which_flags_of_build_are_another_ones(tmp_path, tftrt):
+    (tmp_path / "plan.json").write_text("{}")
+    done = tftrt("build", tmp_path, "--repeat=2")
+    assert_clear(done, 2, f"--repeat has no effect: {tmp_path} is a plan directory, and it is for TF-TRT")

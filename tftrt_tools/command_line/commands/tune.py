@@ -462,7 +462,7 @@ def _recipe(model: Source, found: Found, values: flags.FlagValues, options: Opti
     made = f"--output_saved_model_dir={values.output_saved_model_dir or _next.sibling(model.path, 'tuned')}"
     words = [["convert", f"--flagfile={flag_file}", made]]
     if found.maker and (exported := found.exported):
-        words.insert(0, _export(model, found.maker.source(found.chosen.settings), exported, values, options))
+        words.insert(0, _export(model, found.maker.source(found.chosen.settings).path, exported, values, options))
     return tuple(shlex.join(["tftrt", *one]) for one in words)
 
 

@@ -18,6 +18,17 @@ IMAGE_PRESETS = {
 }
 
 
+# {field: its flag}, where that has another name.
+_FLAGS = {
+    "source": "calibration_data",
+    "batch_size": "calibration_batch_size",
+    "batches": "num_calibration_batches",
+    "seed": "calibration_seed",
+    "random": "calibrate_on_random_data",
+    "ranges": "calibration_ranges",
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataOptions(records.Record):
     """What data to read and how."""
@@ -45,6 +56,18 @@ class DataOptions(records.Record):
     image_channels: str = "RGB"
     # Files that may fail to decode.
     image_error_limit: int = 0
+
+    def flag_lines(self) -> list[str]:
+        """The flags of calibration data that differ from their defaults, one a line, for a flag file. `shapes` is another flag's."""
+        lines = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value == field.default or field.name == "shapes":
+                continue
+            text = ",".join(map(repr, value)) if isinstance(value, tuple) else value
+            flag = _FLAGS.get(field.name, field.name)
+            lines.append(f"--{flag}" if value is True else f"--{flag}={text}")
+        return lines
 
 
 def checked(options: DataOptions) -> DataOptions:

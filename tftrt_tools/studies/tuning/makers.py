@@ -61,8 +61,11 @@ class Maker(Protocol):
     def evidence(self, model: pathlib.Path) -> Evidence:
         """Of a model that was made."""
 
-    def source(self, settings: Settings) -> str:
-        """Absolute path of the model from which the build makes it."""
+    def source(self, settings: Settings) -> Source:
+        """The model from which the build makes it, by its absolute path."""
+
+    def data(self, settings: Settings) -> DataOptions | None:
+        """What that build calibrates on; None where its settings or its source have the ranges."""
 
     def built_with(self, settings: Settings) -> recipe.Recipe:
         """The back end's settings of that build."""
@@ -106,7 +109,7 @@ class Direct:
                 source=asked.source,
                 output=str(target),
                 settings=self.built_with(settings),
-                data=self._data(settings),
+                data=self.data(settings),
                 cache=asked.cache,
                 log_file=f"{asked.log_file}.{self.backend.name}" if asked.log_file else None,
                 build_minutes=minutes,
@@ -122,22 +125,23 @@ class Direct:
         """As Maker.evidence."""
         return self.backend.evidence(str(model))
 
-    def source(self, settings: Settings) -> str:
+    def source(self, settings: Settings) -> Source:
         """The model that the user named."""
-        return str(pathlib.Path(self.asked.source.path).absolute())
+        return dataclasses.replace(self.asked.source, path=str(pathlib.Path(self.asked.source.path).absolute()))
+
+    def data(self, settings: Settings) -> DataOptions | None:
+        """The calibration's, of INT8."""
+        return self.asked.data if settings.precision_mode == "INT8" and not self.asked.table else None
 
     def built_with(self, settings: Settings) -> recipe.Recipe:
         """The recipe with the back end's own defaults. Raises: UsageError."""
         table = self.asked.table if settings.precision_mode == "INT8" else ""
         changed = dataclasses.replace(recipe.recast(settings, self.backend.settings), calibration_table=table)
-        checked: recipe.Recipe = self.backend.check(changed, Given(data=self._data(settings)))
+        checked: recipe.Recipe = self.backend.check(changed, Given(data=self.data(settings)))
         return checked
 
     def exported(self, settings: Settings) -> None:
         """Not by itself."""
-
-    def _data(self, settings: Settings) -> DataOptions | None:
-        return self.asked.data if settings.precision_mode == "INT8" and not self.asked.table else None
 
 
 class NoRanking:

@@ -10,6 +10,7 @@ from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.backends.protocol import Evidence
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
+from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies.tuning import makers
 from tftrt_tools.tensorrt.exporting import export, precision, targets
 from tftrt_tools.tensorrt.plans import convert, shaping
@@ -65,9 +66,12 @@ class Plans:
         """Export the model. Raises: as `export`."""
         self.export(settings)
 
-    def source(self, settings: Settings) -> str:
+    def source(self, settings: Settings) -> Source:
         """The ONNX file."""
-        return str(self.onnx(settings).absolute())
+        return Source(path=str(self.onnx(settings).absolute()))
+
+    def data(self, settings: Settings) -> None:
+        """The ranges are written into the ONNX file."""
 
     def export(self, settings: Settings) -> pathlib.Path:
         """The ONNX file, made if it is not there. Raises: UsageError, TftrtError where the model cannot be exported so."""

@@ -703,46 +703,40 @@ def _metric_digest(goal: Goal) -> str:
 
 
 def flag_file(model: str | os.PathLike[str], found: Found) -> str:
-    """Text for `tftrt convert --flagfile`: the settings of the winner, or of the best trial if none keeps the goal."""
-    chosen = found.chosen
-    if found.maker:
-        return "\n".join(_made_lines(found, found.maker)) + "\n"
-    settings = dataclasses.replace(chosen.settings, calibration_table=found.calibration)
+    """Text for `tftrt convert --flagfile`: what makes the winner, or the best trial if none keeps the goal."""
+    work = _work(model, found)
     lines = [
-        f"--input_saved_model_dir={pathlib.Path(model).absolute()}",
-        *of(model).flag_lines(),
-        *(f"--op_library={path}" for path in op_libraries.named()),
-        *space_module.flag_lines(settings),
+        *([f"--backend={found.chosen.backend}"] if found.maker else []),
+        f"--input_saved_model_dir={pathlib.Path(work.source.path).absolute()}",
+        *work.source.flag_lines(),
+        *(f"--op_library={path}" for path in ([] if found.exported else op_libraries.named())),
+        *(work.data.flag_lines() if work.data else []),
+        *space_module.flag_lines(work.settings),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _made_lines(found: Found, maker: Maker) -> list[str]:
-    """The flags that build the chosen model from what its maker built it from, which may lie in the work folder."""
-    settings = found.chosen.settings
-    return [
-        f"--backend={found.chosen.backend}",
-        f"--input_saved_model_dir={maker.source(settings)}",
-        *space_module.flag_lines(maker.built_with(settings)),
-    ]
+def _work(model: str | os.PathLike[str] | Source, found: Found) -> Work[Any]:
+    """What makes the chosen model once more, without a place for it."""
+    settings, maker = found.chosen.settings, found.maker
+    if maker is None:
+        settings = dataclasses.replace(settings, calibration_table=found.calibration)
+        return Work(source=of(model), output=None, settings=settings)
+    return Work(
+        source=maker.source(settings), output=None, settings=maker.built_with(settings), data=maker.data(settings)
+    )
 
 
 def write_winner(
     model: str | os.PathLike[str] | Source, output: str, found: Found, options: Options, overwrite: bool
 ) -> Made:
     """Make the winner in a directory, as what it is. Args: overwrite: replace a model that is there. Raises: as the conversion."""
-    winner, text, maker = found.chosen, flag_file(model, found), found.maker
-    backend = backends_room.named(winner.backend)
-    return backend.make(
-        Work(
-            source=Source(path=maker.source(winner.settings)) if maker else of(model),
-            output=output,
-            settings=maker.built_with(winner.settings)
-            if maker
-            else dataclasses.replace(winner.settings, calibration_table=found.calibration),
-            overwrite=overwrite,
-            flag_file=text,
-            cache=options.cache,
-            build_minutes=options.build_minutes,
-        )
+    work = dataclasses.replace(
+        _work(model, found),
+        output=output,
+        overwrite=overwrite,
+        flag_file=flag_file(model, found),
+        cache=options.cache,
+        build_minutes=options.build_minutes,
     )
+    return backends_room.named(found.chosen.backend).make(work)
