@@ -10,6 +10,7 @@ from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.backends.protocol import AnyBackend, Given
 from tftrt_tools.models.backends.recipe import Recipe
 from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.kinds import table
 from tftrt_tools.studies import backends
 
 
@@ -30,34 +31,30 @@ def define(values: flags.FlagValues) -> None:
 def chosen(values: flags.FlagValues) -> AnyBackend:
     """The back end that --backend names. Raises: UsageError for flags of another one."""
     backend = backends.named(values.backend)
-    _check(values, backend, {one.name: _own(one) for one in backends.known()})
-    return backend
-
-
-def _own(backend: AnyBackend) -> frozenset[str]:
-    return backend.convert_flags.union(recipe.options(backend.settings))
-
-
-def _check(values: flags.FlagValues, backend: AnyBackend, own: dict[str, frozenset[str]]) -> None:
+    own = {one.name: one.convert_flags.union(recipe.options(one.settings)) for one in backends.known()}
     for name in _record_flags.given(values):
-        of = [one for one in backends.known() if name in own[one.name]]
-        if not of or backend in of:
+        owners = [one for one in backends.known() if name in own[one.name]]
+        if not owners or backend in owners:
             continue
         if backend is backends.default():
             typed = f"--{'no' * (values[name].value is False)}{name}"
-            raise errors.UsageError(f"{typed} is for {of[0].makes}", f"add --backend={of[0].name}, or leave it out")
+            raise errors.UsageError(
+                f"{typed} is for {owners[0].makes}", f"add --backend={owners[0].name}, or leave it out"
+            )
         raise errors.UsageError(
-            f"--{name} has no effect with --backend={backend.name}: it is for {of[0].makes}", "leave it out"
+            f"--{name} has no effect with --backend={backend.name}: it is for {owners[0].makes}", "leave it out"
         )
+    return backend
 
 
 def check_rebuilt(values: flags.FlagValues, backend: AnyBackend, model: str) -> None:
     """Refuse flags of `tftrt build` that the back end of a model has no use for. Raises: UsageError."""
     for name in _record_flags.given(values):
-        of = [one for one in backends.known() if name in one.build_flags]
-        if of and backend not in of:
+        owners = [one for one in backends.known() if name in one.build_flags]
+        if owners and backend not in owners:
             raise errors.UsageError(
-                f"--{name} has no effect: {model} is of {backend.makes}, and it is for {of[0].makes}", "leave it out"
+                f"--{name} has no effect: {model} is {table.noun(model)}, and it is for {owners[0].makes}",
+                "leave it out",
             )
 
 

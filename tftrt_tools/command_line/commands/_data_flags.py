@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from absl import flags
 
 from tftrt_tools.command_line.commands import _calibration_flags
 from tftrt_tools.models.inputs import find, options
 from tftrt_tools.models.inputs.options import DataOptions
+
+if TYPE_CHECKING:
+    from tftrt_tools.models.inputs.calls import Asked
 
 KINDS = (
     ".npz (arrays named like inputs, or SIGNATURE/INPUT, rows in front), .npy (a signature's only input), pictures, TFRecords, .csv "
@@ -78,4 +83,19 @@ def reading_beside(values: flags.FlagValues, calibration: DataOptions | None) ->
         (asked, options.without_images(calibration))
         if kinds[0] == "images"
         else (options.without_images(asked), calibration)
+    )
+
+
+def asked(values: flags.FlagValues, read: DataOptions | None = None) -> Asked:
+    """What calls are made of, by --data, --data_rows, --shapes, --ranges and --seed. Args: read: how files are read, by default as
+    `reading` says. Raises: UsageError."""
+    from tftrt_tools.models.inputs.calls import Asked
+
+    return Asked(
+        data=values.data,
+        reading=reading(values) if read is None else read,
+        data_rows=values.data_rows,
+        shapes=values.shapes,
+        ranges=values.ranges,
+        seed=values.seed,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from absl import flags
@@ -27,19 +27,12 @@ def names(kind: type[records.Record]) -> tuple[str, ...]:
     return tuple(one.name for one in _fields(kind) if one.metadata.get(records.HELP))
 
 
-def define(
-    values: flags.FlagValues,
-    kind: type[records.Record],
-    only: Collection[str] | None = None,
-    help: Mapping[str, str] | None = None,
-) -> None:
-    """Define the record's flags on FlagValues `values`; one that is there already stays as it is.
-
-    Args: only: names of those to define; None for all. help: {name: another text}.
-    """
+def define(values: flags.FlagValues, kind: type[records.Record], only: Collection[str] | None = None) -> None:
+    """Define the record's flags on FlagValues `values`; one that is there already stays as it is. Args: only: names of those to define;
+    None for all."""
     hints = typing.get_type_hints(kind)
     for field in _fields(kind):
-        text = (help or {}).get(field.name) or field.metadata.get(records.HELP)
+        text = field.metadata.get(records.HELP)
         if text and field.name not in values and (only is None or field.name in only):
             _define(values, field, hints[field.name], text)
             setattr(values[field.name], _DEFAULT, field.default)

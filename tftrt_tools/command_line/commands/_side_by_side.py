@@ -128,21 +128,13 @@ def _is_model(path: str) -> bool:
 def result(values: flags.FlagValues, paths: Sequence[str]) -> SideBySide:
     """Measure. Raises: UsageError, TftrtError."""
     _check_flags(values)
-    from tftrt_tools.models.inputs import calls
     from tftrt_tools.studies.bench import points
     from tftrt_tools.studies.side_by_side import measure
 
     options = measure.Options(
         models=tuple(_source_flags.read_each(values, *paths)),
         signature_name=values.signature_keys,
-        asked=calls.Asked(
-            data=values.data,
-            reading=_data_flags.reading(values),
-            data_rows=values.data_rows,
-            shapes=values.shapes,
-            ranges=values.ranges,
-            seed=values.seed,
-        ),
+        asked=_data_flags.asked(values),
         batch_size=_one(points.integers("batch_size", values.batch_size), "batch_size"),
         distinct=values.distinct,
         concurrency=_one(points.integers("concurrency", values.concurrency), "concurrency") or 1,

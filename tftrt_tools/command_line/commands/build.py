@@ -124,10 +124,9 @@ def define(values: flags.FlagValues) -> None:
 def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated:
     """Build; with --repeat several times."""
     model = _flags.one_argument("build", positional, "MODEL")
-    kind = table.kind(model)
-    if kind.onnx(model) == model:
+    if table.kind(model).onnx(model) == model:
         raise errors.UsageError(
-            f"build takes what `tftrt convert` made, and {model} is {kind.forms[0].partition(' (')[0]}",
+            f"build takes what `tftrt convert` made, and {model} is {table.noun(model)}",
             f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it",
         )
     backend = backends.of_made(model) or backends.default()

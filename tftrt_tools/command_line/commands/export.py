@@ -173,21 +173,13 @@ def result(values: flags.FlagValues, positional: list[str]) -> Exported:
             f"--outputs={','.join(values.outputs)} names no output", "name one, or leave the flag out for all"
         )
     from tftrt_tools.accuracy import verify
-    from tftrt_tools.models.inputs import calls
     from tftrt_tools.tensorrt.exporting import earlier, export, rewriting
 
     whole_file.check_places(
         path for path in (values.output + earlier.WEIGHTS, values.output_table, values.json) if path and path != "-"
     )
     reading, precision = _precision(values)
-    asked = calls.Asked(
-        data=values.data,
-        reading=reading,
-        data_rows=values.data_rows,
-        shapes=values.shapes,
-        ranges=values.ranges,
-        seed=values.seed,
-    )
+    asked = _data_flags.asked(values, reading)
     comparison = verify.Options(
         asked=asked,
         thresholds=values.thresholds,

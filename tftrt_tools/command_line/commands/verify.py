@@ -136,7 +136,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Verification | Te
     original, converted = _flags.arguments("verify", positional, ["ORIGINAL", "CONVERTED"])
     from tftrt_tools.accuracy import verify
 
-    asked = _asked(values)
+    asked = _data_flags.asked(values)
     if tensors := [name for name in values.tensors if name]:
         return _tensors.result(values, original, converted, tensors, asked)
     if values.plot:
@@ -227,19 +227,6 @@ def _on_gpu(values: flags.FlagValues, original: str, converted: str) -> list[str
     return ["verify", original, converted, *_next.given(values, given), *builds]
 
 
-def _asked(values: flags.FlagValues) -> Asked:
-    from tftrt_tools.models.inputs import calls
-
-    return calls.Asked(
-        data=values.data,
-        reading=_data_flags.reading(values),
-        data_rows=values.data_rows,
-        shapes=values.shapes,
-        ranges=values.ranges,
-        seed=values.seed,
-    )
-
-
 def _options(values: flags.FlagValues, asked: Asked) -> Options:
     from tftrt_tools.accuracy import verify
 
@@ -267,7 +254,7 @@ def check_labels(values: flags.FlagValues, original: str, freeze: str, sizes: Se
     of a call that its engines will take, largest first, () without engines. Raises: UsageError, TftrtError."""
     from tftrt_tools.accuracy import verify
 
-    options = dataclasses.replace(_options(values, _asked(values)), freeze=freeze)
+    options = dataclasses.replace(_options(values, _data_flags.asked(values)), freeze=freeze)
     with progress.on_terminal():
         verify.check_labels(_source_flags.read(values, original), options, sizes)
 

@@ -125,7 +125,7 @@ class Backend(Protocol[Settings]):
         others is not taken for it. Cheap: nothing is loaded."""
 
     def takes(self, source: Source) -> None:
-        """Raise UsageError for a model from which it makes none."""
+        """Raise UsageError for a model from which it makes none. `tune` asks before it tries; `make` has to find that by itself."""
 
     def check(self, settings: Settings, given: Given) -> Settings:
         """The settings, with words in their own spelling. Raises: UsageError for what cannot work, or would have no effect."""

@@ -25,3 +25,8 @@ def forms(as_it_is: bool = False, to_convert: bool = False) -> str:
 def kind(path: str) -> Kind:
     """The kind that has a path."""
     return next(one for one in KINDS if one.takes(path))
+
+
+def noun(path: str) -> str:
+    """What a path names, for messages: "a plan directory", "an ONNX file"."""
+    return kind(path).forms[0].partition(" (")[0]

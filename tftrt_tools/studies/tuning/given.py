@@ -33,9 +33,8 @@ def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[str]) 
     if not kind.onnx(source.path):
         opening.check_converted(source)
     elif backends_room.default().name in backends:
-        what = kind.forms[0].partition(" (")[0]
         raise errors.UsageError(
-            f"--backends={','.join(backends)} cannot tune {source}: it is {what}, and TF-TRT takes TensorFlow models",
+            f"--backends={','.join(backends)} cannot tune {source}: it is {table.noun(source.path)}, and TF-TRT takes TensorFlow models",
             "--backends=tensorrt searches among plans of TensorRT itself",
         )
 

@@ -1,14 +1,15 @@
 """The order of the trials. `search` gets the Means of each backend, which run a trial.
 
-1. The plain precisions: FP32, FP16, INT8; then the same as plans of TensorRT itself, where they are asked for.
+1. The plain precisions: FP32, FP16, INT8, with each back end in turn.
 2. FP16, where it misses the goal: the most harmful nodes in FP32, as many as the simulation suggests, then twice as many and so on until
    the goal is kept, then bisection to the fewest. INT8, where it misses the goal: first other ranges, which cost no time in a call, from
    the calibration methods that promise less noise, the best first. If none keeps the goal: the most accurate one with nodes in FP16 or
    FP32, as for FP16. The search assumes that more nodes in a higher precision make a model slower and nearer to the original. So it
    leaves a precision as soon as it is no faster than a model that keeps the goal, or if the precisions above it miss the goal too. Then
-   the same with the plans.
+   the same with the next back end, if it can keep nodes in a higher precision.
 3. For the best so far: other minimum segment sizes.
-4. For the best so far: other profile strategies. A plan has neither, and where one is the best, nothing is tried in 3 and 4.
+4. For the best so far: other profile strategies. Only TF-TRT cuts a model into segments with profiles: where another back end made the
+   best so far, nothing is tried in 3 and 4.
 
 The best trial is the fastest that keeps the goal. Among trials with the same latency within the noise: the most accurate, then the one
 with fewer nodes in a higher precision, then the faster one.

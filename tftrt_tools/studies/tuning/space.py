@@ -14,6 +14,8 @@ from tftrt_tools.tftrt.calibration.methods import AUTO
 from tftrt_tools.tftrt.conversion.plan import Plan
 from tftrt_tools.tftrt.conversion.settings import CALIBRATION, Settings
 
+# The back end that is meant where none is named.
+DEFAULT = backends.default().name
 IMPLICIT: Literal["implicit"] = "implicit"
 
 
@@ -30,7 +32,7 @@ class Space:
     # In the order to try, with each back end.
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
     # Names, in the order to try.
-    backends: tuple[str, ...] = (backends.default().name,)
+    backends: tuple[str, ...] = (DEFAULT,)
     # Minimum segment sizes that give other segments than the base's.
     sizes: tuple[int, ...] = ()
     # Profile strategies besides the base's, "implicit" for implicit batch.
@@ -57,9 +59,9 @@ def with_method(settings: Settings, method: choices.CalibrationMethod, percentil
     )
 
 
-def with_high(settings: Settings, nodes: Iterable[str], backend: str = "") -> Settings:
+def with_high(settings: Settings, nodes: Iterable[str], backend: str = DEFAULT) -> Settings:
     """Settings that keep `nodes` (by the names that the back end ranks) in a higher precision, as it does that."""
-    field = backends.named(backend or backends.default().name).keeps_high[settings.precision_mode]
+    field = backends.named(backend).keeps_high[settings.precision_mode]
     kept: dict[str, Any] = {field: "|".join(re.escape(name) for name in sorted(nodes))}
     return dataclasses.replace(settings, **kept)
 
@@ -103,10 +105,10 @@ def sizes(plan: Plan, current: int) -> tuple[int, ...]:
     )
 
 
-def text(settings: Settings, high: Sequence[str] = (), backend: str = "") -> str:
+def text(settings: Settings, high: Sequence[str] = (), backend: str = DEFAULT) -> str:
     """The searched settings for people: "INT8 by mse, 2 nodes high, size 10, Range"; or "plan, INT8 by mse, 2 nodes high"."""
     by = "" if settings.calibration_method == Settings().calibration_method else f" by {settings.calibration_method}"
-    by_whom = backends.named(backend or backends.default().name)
+    by_whom = backends.named(backend)
     parts = [by_whom.title] * bool(by_whom.title) + [settings.precision_mode + by]
     if high:
         parts.append(f"{len(high)} node{'' if len(high) == 1 else 's'} high")

@@ -74,7 +74,7 @@ def of(source: Source) -> Exporter:
     found = _EXPORTERS.get(kind.name)
     if found is None:
         raise errors.UsageError(
-            f"{source} is {kind.forms[0].partition(' (')[0]} already",
+            f"{source} is {table.noun(source.path)} already",
             f"give the ONNX file that it was built from, {os.path.join(source.path, document.ONNX)}; `tftrt build` "
             "builds the plan anew",
         )
