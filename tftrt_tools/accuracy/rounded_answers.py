@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tftrt_tools.accuracy import thresholds
-from tftrt_tools.base import records
+from tftrt_tools.base import records, terminal
 from tftrt_tools.base.choices import Precision
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import run
@@ -119,9 +119,9 @@ class Simulation(records.Record):
         if not self.simulated:
             return ""
         nodes = sum(self.nodes.values())
-        rows = f"{self.rows} row{'s'[: self.rows != 1]}"
+        rows = terminal.counted(self.rows, "row")
         return (
-            f"{self.words} on {rows}: {nodes} node{'s'[: nodes != 1]} rounded in TensorFlow by the model's own engine ops "
+            f"{self.words} on {rows}: {terminal.counted(nodes, 'node')} rounded in TensorFlow by the model's own engine ops "
             f"({self.seconds:.1f} s)"
         )
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import csv
-import io
 import os
 import pathlib
 import zipfile
@@ -57,6 +55,8 @@ def words(function: str, known: flags.FlagValues, given: Mapping[str, Any]) -> l
 def _words(function: str, name: str, flag: flags.Flag | None, value: object) -> list[str]:
     from absl import flags
 
+    from tftrt_tools.command_line.commands import _flags
+
     if isinstance(flag, flags.MultiFlag):
         several = isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike))
         listed = list(cast("Iterable[object]", value)) if several else [value]
@@ -68,7 +68,7 @@ def _words(function: str, name: str, flag: flags.Flag | None, value: object) -> 
             raise errors.UsageError(
                 f"{function}({name}=…) takes one value, and a {type(value).__name__} came", "give one"
             )
-        return [f"--{name}={_comma_separated([_text(function, name, one) for one in value])}"]
+        return [f"--{name}={_flags.listed([_text(function, name, one) for one in value])}"]
     return [f"--{name}={_text(function, name, value)}"]
 
 
@@ -87,13 +87,6 @@ def _text(function: str, name: str, value: object) -> str:
         f"{function}({name}=…) takes a text or a number, and a {type(value).__name__} came",
         f"help(tftrt_tools.{function}) says what it takes",
     )
-
-
-def _comma_separated(texts: list[str]) -> str:
-    """As a list flag reads it."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(texts)
-    return line.getvalue()
 
 
 def is_path(value: object) -> bool:

@@ -26,6 +26,11 @@ def shown(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Such as "1 engine op" or "2 engine ops"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class _Guarded:
     """A text stream to which control characters are written as escapes."""
 

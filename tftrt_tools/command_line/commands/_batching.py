@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.command_line.commands import _data_flags, _next, _output, _source_flags
 
@@ -298,7 +298,7 @@ def _print(done: Tuned, json_path: str | None) -> None:
     if limited:
         say(
             "seen",
-            f"in {_output.counted(len(limited), 'trial')} the load generator may have been the limit: with a machine of its own or "
+            f"in {terminal.counted(len(limited), 'trial')} the load generator may have been the limit: with a machine of its own or "
             "more --processes it may find higher rates",
         )
     say("ended", done.ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tftrt_tools.base import terminal
 from tftrt_tools.command_line.commands import _output
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ def _heading(summary: Summary) -> Iterator[str]:
     context = summary.context
     for log in summary.logs:
         remarks = [
-            f"{_output.counted(log.cut, 'line')} of them cut" if log.cut else "",
+            f"{terminal.counted(log.cut, 'line')} of them cut" if log.cut else "",
             "its end is missing" if log.damage else "",
         ]
         when = f", {log.first} to {log.last}" if log.first else ""
-        yield "; ".join(filter(None, [f"{log.name}: {_output.counted(log.lines, 'line')}{when}", *remarks]))
+        yield "; ".join(filter(None, [f"{log.name}: {terminal.counted(log.lines, 'line')}{when}", *remarks]))
     about = [f"TensorRT {', '.join(context.tensorrt)}" if context.tensorrt else "", ", ".join(context.gpus)]
     if any(about):
         yield "; ".join(filter(None, about))
@@ -64,7 +65,7 @@ def _heading(summary: Summary) -> Iterator[str]:
         if name and name not in {log.path for log in summary.logs}
     }
     if writers:
-        yield f"from {_output.counted(len(writers), 'writer')}: {_some(writers)}"
+        yield f"from {terminal.counted(len(writers), 'writer')}: {_some(writers)}"
     if (mixed := max(log.starts for log in summary.logs)) > 1:
         yield (
             f"at least {mixed} processes started in one log, and no line says whose it is: engines of one name count together, and "
@@ -81,7 +82,7 @@ def _findings(console: Console, say: Say, summary: Summary, notes: bool) -> None
         say("no warning and no error that is known here")
     if hidden := len(summary.findings) - len(shown):
         say(
-            f"{_output.counted(hidden, 'kind')} of messages {'mean' if hidden > 1 else 'means'} that nothing is wrong (--notes)"
+            f"{terminal.counted(hidden, 'kind')} of messages {'mean' if hidden > 1 else 'means'} that nothing is wrong (--notes)"
         )
 
 
@@ -146,8 +147,8 @@ def _engine(one: Engine, counted: bool) -> tuple[object, ...]:
     shapes = {fallback.shapes or fallback.reason.replace("_", " "): fallback.warnings for fallback in one.fallbacks}
     known = [
         f"warned of {_some(shapes)}" if shapes else "",
-        f"{_output.counted(one.calibration_runs, 'further run')} for calibration" if one.calibration_runs else "",
-        f"{_output.counted(one.collecting_runs, 'further run')} while shapes were collected"
+        f"{terminal.counted(one.calibration_runs, 'further run')} for calibration" if one.calibration_runs else "",
+        f"{terminal.counted(one.collecting_runs, 'further run')} while shapes were collected"
         if one.collecting_runs
         else "",
     ]
@@ -171,7 +172,7 @@ def _builder(builder: Builder) -> Iterator[str]:
     if timings := sum(one.timings for one in builder.layers):
         seconds, slowest = sum(one.seconds or 0 for one in builder.layers), builder.layers[0]
         yield (
-            f"TensorRT timed {_output.counted(timings, 'kernel')} of {_output.counted(len(builder.layers), 'layer')}"
+            f"TensorRT timed {terminal.counted(timings, 'kernel')} of {terminal.counted(len(builder.layers), 'layer')}"
             + (
                 f" in {seconds:.1f} s, longest for {engine_layers.shown(slowest.layer)} ({slowest.seconds:.1f} s)"
                 if slowest.seconds
@@ -181,12 +182,12 @@ def _builder(builder: Builder) -> Iterator[str]:
     if builder.skipped_memory or builder.skipped_other:
         wanted = max((one.wanted_bytes for one in builder.layers), default=0) / _MIB
         yield (
-            f"{_output.counted(builder.skipped_memory, 'kernel')} not tried for want of memory"
+            f"{terminal.counted(builder.skipped_memory, 'kernel')} not tried for want of memory"
             + (f" (up to {wanted:.0f} MiB wanted)" if wanted >= 1 else "")
             + f", {builder.skipped_other} for other reasons"
         )
     if builder.fusions:
-        yield f"{_output.counted(sum(builder.fusions.values()), 'fusion')} of layers: {_some(builder.fusions)}"
+        yield f"{terminal.counted(sum(builder.fusions.values()), 'fusion')} of layers: {_some(builder.fusions)}"
     for phase, (times, seconds) in builder.phases.items():
         yield f"{phase}: {seconds:.1f} s" + (f", {times} times" if times > 1 else "")
     if builder.peak_gpu_mib:

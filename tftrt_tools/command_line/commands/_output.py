@@ -54,11 +54,6 @@ def write_json(result: results.Document, json_path: str | None) -> None:
     whole_file.write_text(json_path, text)
 
 
-def counted(number: int, noun: str) -> str:
-    """Such as "1 engine op" or "2 engine ops"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def flops_cell(flops: Flops | None) -> str:
     """A table's cell; blank without a count."""
     return flops.text() if flops else ""
@@ -76,7 +71,7 @@ def prepared(preparation: Preparation) -> list[str]:
     said = []
     if preparation.opened:
         said.append(
-            f"{counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT does not look into them"
+            f"{terminal.counted(len(preparation.opened), 'call')} for XLA (jit_compile=True) opened: TF-TRT does not look into them"
         )
     for name, value in preparation.frozen:
         said.append(
@@ -89,34 +84,34 @@ def prepared(preparation: Preparation) -> list[str]:
         )
     if preparation.folded:
         said.append(
-            f"{counted(len(preparation.folded), 'quantization')} of constant weights computed beforehand: TF-TRT takes no "
+            f"{terminal.counted(len(preparation.folded), 'quantization')} of constant weights computed beforehand: TF-TRT takes no "
             "convolution behind one"
         )
     if preparation.unquantized:
         said.append(
-            f"{counted(len(preparation.unquantized), 'quantization')} of activations left out (--allow_quantization_changes): the "
+            f"{terminal.counted(len(preparation.unquantized), 'quantization')} of activations left out (--allow_quantization_changes): the "
             "answers differ by their rounding to 8 bits"
         )
     if preparation.dilated:
         zeros = sum(one.added_bytes for one in preparation.dilated) / 1e6
         said.append(
-            f"{counted(len(preparation.dilated), 'convolution')} with dilations written as one op: TF-TRT knows no SpaceToBatchND"
+            f"{terminal.counted(len(preparation.dilated), 'convolution')} with dilations written as one op: TF-TRT knows no SpaceToBatchND"
             + (f"; depthwise ones have zeros in their filters, {zeros:.3g} MB" if zeros else "")
         )
     if preparation.paddings:
         said.append(
-            f"{counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else"
+            f"{terminal.counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else"
         )
     if preparation.flattened:
         said.append(
-            f"{counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
+            f"{terminal.counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
             "with dynamic shapes"
         )
     if preparation.dropouts:
         said.append(preparation_module.dropouts(preparation.dropouts))
     if preparation.slices:
         said.append(
-            f"{counted(len(preparation.slices), 'slice')} counted from the beginning: TF-TRT counts from the end only where the "
+            f"{terminal.counted(len(preparation.slices), 'slice')} counted from the beginning: TF-TRT counts from the end only where the "
             "engine itself knows the size"
         )
     depthwise, dense = (
@@ -124,12 +119,12 @@ def prepared(preparation: Preparation) -> list[str]:
     )
     if depthwise:
         said.append(
-            f"{counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups"
+            f"{terminal.counted(len(depthwise), 'grouped convolution')} written as depthwise: TF-TRT knows no other groups"
         )
     if dense:
         added = sum(one.added_bytes for one in dense) / 1e6
         said.append(
-            f"{counted(len(dense), 'grouped convolution')} written with zeros between the groups, {added:.3g} MB more of weights: "
+            f"{terminal.counted(len(dense), 'grouped convolution')} written with zeros between the groups, {added:.3g} MB more of weights: "
             "TF-TRT knows no groups"
         )
     return said

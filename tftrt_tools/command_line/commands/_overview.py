@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.command_line.commands import _output
 from tftrt_tools.models.savedmodel.inspection import bytes_text
 
@@ -48,7 +48,7 @@ def show(seen: Overview, console: Console, everything: bool) -> None:
     console.print(_output.table(None, ["signature", "inputs", "outputs"], rows))
     ops = list(seen.ops.items())
     shown = ops if everything else ops[:_ROWS]
-    console.print(_output.table(f"{_output.counted(sum(seen.ops.values()), 'op')}", ["op", ">nodes"], shown))
+    console.print(_output.table(terminal.counted(sum(seen.ops.values()), "op"), ["op", ">nodes"], shown))
     if len(shown) < len(ops):
         _say(console, f"  and {len(ops) - len(shown)} more kinds of ops: --all lists them\n")
     if seen.weights:

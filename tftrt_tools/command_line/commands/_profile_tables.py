@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tftrt_tools.base import terminal
 from tftrt_tools.command_line.commands import _output
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def compared(console: Console, done: ProfileComparison, most: int) -> None:
         listed = compared_rows.layers(engines)
         console.print(_output.table(None, compared_rows.LAYERS, listed[:most]))
         if len(listed) > most:
-            _say(console, f"  and {_output.counted(len(listed) - most, 'row')} more (--rows)")
+            _say(console, f"  and {terminal.counted(len(listed) - most, 'row')} more (--rows)")
         for line in compared_rows.remarks(engines):
             _say(console, line)
     for note in done.notes:
@@ -148,7 +149,7 @@ def _ops(console: Console, call: CallProfile, most: int) -> None:
         if left:
             _say(
                 console,
-                f"  and {_output.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
+                f"  and {terminal.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
                 f"{rows.ms(sum(one.host_seconds for one in left))} ms (--rows)",
             )
 
@@ -162,7 +163,7 @@ def _engine(console: Console, engine: EngineProfile, most: int) -> None:
     listed = engine_rows.layers(engine)
     console.print(_output.table(None, engine_rows.COLUMNS, listed[:most]))
     if len(listed) > most:
-        _say(console, f"  and {_output.counted(len(listed) - most, 'layer')} more (--rows)")
+        _say(console, f"  and {terminal.counted(len(listed) - most, 'layer')} more (--rows)")
     if engine.fusion and engine.fusion.split:
         console.print(
             _output.table(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _data_flags, _output, _places, _source_flags
 from tftrt_tools.models.kinds import table
@@ -179,7 +179,7 @@ def failure(done: SideBySide, values: flags.FlagValues) -> errors.TftrtError | N
         raise errors.Interrupted(mend=f"{done.rounds} rounds were measured")
     if done.failed and values.require_no_errors:
         return errors.CheckFailed(
-            f"{_output.counted(done.failed, 'request')} failed (--require_no_errors)", "the result says which"
+            f"{terminal.counted(done.failed, 'request')} failed (--require_no_errors)", "the result says which"
         )
     return None
 
@@ -194,12 +194,12 @@ def show(done: SideBySide, values: flags.FlagValues) -> None:
     several = len(done.rows) > 1
     say(
         "asked",
-        f"signature {done.signature}; {_output.counted(done.distinct, 'request')} in turn ({done.values}); {'; '.join(done.shapes)}",
+        f"signature {done.signature}; {terminal.counted(done.distinct, 'request')} in turn ({done.values}); {'; '.join(done.shapes)}",
     )
     say("machine", done.machine.text())
     say(
         "measured",
-        f"{_output.counted(done.rounds, 'round')} of {done.requests} requests to each model, {done.concurrency} at a time, in one process"
+        f"{terminal.counted(done.rounds, 'round')} of {done.requests} requests to each model, {done.concurrency} at a time, in one process"
         + (", in turns" if several else ""),
     )
     columns = ["model", "kind", ">p50 ms", ">p90 ms", ">p99 ms", ">answers/s"]
@@ -212,7 +212,7 @@ def show(done: SideBySide, values: flags.FlagValues) -> None:
             console.print(f"  answers of {row.name}: {row.answers}", soft_wrap=True)
         if row.failed:
             said = f" ({'; '.join(row.errors)})" if row.errors else ""
-            console.print(f"  {row.name}: {_output.counted(row.failed, 'request')} failed{said}", soft_wrap=True)
+            console.print(f"  {row.name}: {terminal.counted(row.failed, 'request')} failed{said}", soft_wrap=True)
     for note in done.notes:
         console.print(f"  {note}", soft_wrap=True)
     if done.ended:

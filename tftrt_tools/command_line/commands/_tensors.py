@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _output
 
@@ -65,8 +65,8 @@ def show(done: Tensors, values: flags.FlagValues) -> None:
     if len(done.departed) > _ROWS:
         console.print(f"  and {len(done.departed) - _ROWS} more; --json has them all")
     console.print(
-        f"{len(done.inners)} of {done.computed} tensors of floats, {_output.counted(done.calls, 'call')}, in "
-        f"{_output.counted(done.chunks, 'run')}: {done.runtimes['original']} and {done.runtimes['converted']}; bound "
+        f"{len(done.inners)} of {done.computed} tensors of floats, {terminal.counted(done.calls, 'call')}, in "
+        f"{terminal.counted(done.chunks, 'run')}: {done.runtimes['original']} and {done.runtimes['converted']}; bound "
         f"{done.bound:g} dB ({done.arithmetic})",
         soft_wrap=True,
     )

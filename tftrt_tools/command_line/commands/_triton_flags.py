@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _output
 
@@ -173,6 +173,6 @@ def show(done: Publication, values: flags.FlagValues) -> None:
         said = done.evidence.said or {}
         say("verified", f"on {said.get('created')}: {said.get('evidence')}" if done.evidence.valid else "NO")
     if done.warm_up:
-        say("warm-up", f"{_output.counted(done.warm_up, 'call')} in each instance")
+        say("warm-up", f"{terminal.counted(done.warm_up, 'call')} in each instance")
     for note in done.notes:
         say("note", note)

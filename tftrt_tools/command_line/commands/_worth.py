@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tftrt_tools.command_line.commands import _output
+from tftrt_tools.base import terminal
 from tftrt_tools.models.savedmodel import flops
 from tftrt_tools.tftrt.conversion import advice
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
@@ -38,7 +38,7 @@ def other_mode(one: SignatureResult) -> str:
     flag = advice.flag_of_mode(other.dynamic)
     if other.coverage < one.coverage + advice.NEARLY:
         return f"{flag} would not take more ({other.coverage:.0%})"
-    engines = _output.counted(other.engines, "engine")
+    engines = terminal.counted(other.engines, "engine")
     return f"{flag} would take {other.coverage:.0%} in {engines} instead of {one.coverage:.0%} in {len(one.engines)}"
 
 

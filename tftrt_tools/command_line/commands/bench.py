@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.command_line.commands import (
     _batching,
     _calling,
@@ -323,7 +323,7 @@ def _print(done: Bench, json_path: str | None) -> None:
     )
     say(
         "asked",
-        f"{where}, signature {asked.signature}; {_output.counted(asked.requests, 'request')} in turn ({asked.values}), "
+        f"{where}, signature {asked.signature}; {terminal.counted(asked.requests, 'request')} in turn ({asked.values}), "
         f"{asked.request_bytes} bytes each{' on average' if len(asked.shapes) > 1 else ''}; {'; '.join(asked.shapes)}",
     )
     say("answers", asked.compared)

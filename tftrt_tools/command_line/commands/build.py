@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _backend_flags,
@@ -258,7 +258,7 @@ def _build(done: Build, console: Console, cache: Mapping[str, Any] | None) -> No
         convert.print_layers(console, done)
     else:
         ops = sum(len(one.engines) for one in done.signatures)
-        console.print(f"{_output.counted(ops, 'engine op')}, no engines: each target builds its own")
+        console.print(f"{terminal.counted(ops, 'engine op')}, no engines: each target builds its own")
     _building.print_unbuilt(console, done, cache)
     if done.cache_problem:
         console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
@@ -282,6 +282,6 @@ def _print_engines(console: Console, done: Build) -> None:
     )
     gpu = done.gpu or {}
     console.print(
-        f"{how}; {_output.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
+        f"{how}; {terminal.counted(len(done.shapes_served), 'declared shape')} served by saved engines; TensorRT "
         f"{done.versions['tensorrt']}, {gpu.get('name')}, compute capability {gpu.get('compute_capability')}"
     )

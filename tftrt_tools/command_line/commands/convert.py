@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _backend_flags,
@@ -307,7 +307,7 @@ def _conversion(done: Conversion, console: Console, cache: Mapping[str, Any] | N
             console.print(f"  {one.name}: {text}", soft_wrap=True)
         if fixed := sorted({name for engine in one.built for name in engine.slices}):
             text = "counted from the beginning in the engines: all their shapes have one size there"
-            console.print(f"  {one.name}: {_output.counted(len(fixed), 'slice')} {text}", soft_wrap=True)
+            console.print(f"  {one.name}: {terminal.counted(len(fixed), 'slice')} {text}", soft_wrap=True)
         for reason in _output.prepared(one.preparation):
             console.print(f"  {one.name}: {reason}", soft_wrap=True)
     _print_worth(console, done)
@@ -315,7 +315,7 @@ def _conversion(done: Conversion, console: Console, cache: Mapping[str, Any] | N
         console.print(f"  warning: {finding.about}: {finding.text}\n    {finding.mend}", soft_wrap=True)
     where = f"on {done.gpu['name']}" if done.gpu else "without a GPU"
     precisions = sorted({engine.precision for engine in done.engines}) or [done.settings.precision_mode]
-    count = _output.counted(len(done.engines), "engine op")
+    count = terminal.counted(len(done.engines), "engine op")
     console.print(
         f"{' and '.join(precisions)}, {count}, {done.coverage:.1%} of the computing ops; converted "
         f"{where}, TensorRT {done.versions['tensorrt']}; {_saved(done)}"
@@ -327,7 +327,7 @@ def _conversion(done: Conversion, console: Console, cache: Mapping[str, Any] | N
         )
     reused = sum(engine.cached for one in done.signatures for engine in one.built)
     if reused:
-        console.print(f"{_output.counted(reused, 'engine')} came from the engine cache")
+        console.print(f"{terminal.counted(reused, 'engine')} came from the engine cache")
     _building.print_unbuilt(console, done, cache)
     if done.cache_problem:
         console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)
@@ -376,7 +376,7 @@ def print_calibration(console: Console, calibration: Calibration | None, most: i
         return
     data = calibration.data
     samples = f" on {data['samples']} {'random ' if data.get('random') else ''}samples" if data.get("samples") else ""
-    tensors = _output.counted(sum(len(one.table.scales) for one in calibration.engines), "tensor")
+    tensors = terminal.counted(sum(len(one.table.scales) for one in calibration.engines), "tensor")
     left = sum(len(one.left_out) for one in calibration.engines)
     console.print(
         f"calibrated by {calibration.calibrator} ({calibration.method}){samples}: {tensors} with a range"

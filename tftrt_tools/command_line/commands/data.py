@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _calibration_flags, _flags, _next, _output, _source_flags
 
@@ -153,7 +153,7 @@ def _print(done: Written, json_path: str | None) -> None:
     wanted = done.wanted
     inputs = ", ".join(f"{name} {shape}" for name, shape in done.inputs.items())
     say(
-        f"{wanted.output}: {_output.counted(done.rows, 'row')} for {wanted.signature}: {inputs}, {done.bytes / 1e6:.3g} MB"
+        f"{wanted.output}: {terminal.counted(done.rows, 'row')} for {wanted.signature}: {inputs}, {done.bytes / 1e6:.3g} MB"
     )
     if done.classes:
         named = ", ".join(
@@ -163,14 +163,14 @@ def _print(done: Written, json_path: str | None) -> None:
             f"{wanted.labels}: {len(done.classes)} classes (rows): {named}{', …' if len(done.classes) > _CLASSES else ''}"
         )
     if wanted.calibration:
-        say(f"{wanted.calibration}: {_output.counted(done.calibration_rows, 'other row')}")
+        say(f"{wanted.calibration}: {terminal.counted(done.calibration_rows, 'other row')}")
     if done.in_both:
         say(
-            f"  warning: {_output.counted(done.in_both, 'row')} equal to one that is scored: left out of the calibration"
+            f"  warning: {terminal.counted(done.in_both, 'row')} equal to one that is scored: left out of the calibration"
         )
     if done.failed:
         say(
-            f"  warning: {_output.counted(len(done.failed), 'picture')} could not be decoded: "
+            f"  warning: {terminal.counted(len(done.failed), 'picture')} could not be decoded: "
             + ", ".join(done.failed[:_FAILED])
             + (", …" if len(done.failed) > _FAILED else "")
         )

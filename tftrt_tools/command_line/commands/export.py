@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import choices, errors
+from tftrt_tools.base import choices, errors, terminal
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
@@ -326,7 +326,8 @@ def _print_file(console: Console, one: File, bisect: bool) -> None:
     _print_answers(console, one.verification, "")
     if made := [rewrite for rewrite in one.rewrites if rewrite.nodes and not rewrite.undone]:
         say(
-            "rewritten: " + ", ".join(f"{_output.counted(rewrite.nodes, 'node')} by {rewrite.name}" for rewrite in made)
+            "rewritten: "
+            + ", ".join(f"{terminal.counted(rewrite.nodes, 'node')} by {rewrite.name}" for rewrite in made)
         )
     for rewrite in one.rewrites:
         if rewrite.undone:
@@ -377,7 +378,7 @@ def _print_precision(console: Console, written: Written) -> None:
 
     if written.samples:
         say(
-            f"calibrated ({written.method}) on {_output.counted(written.samples, 'sample')}: {len(written.ranges)} tensors with a range"
+            f"calibrated ({written.method}) on {terminal.counted(written.samples, 'sample')}: {len(written.ranges)} tensors with a range"
         )
     for warning in written.warnings:
         say(f"  warning: calibration data: {warning}")

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import child, progress
 from tftrt_tools.command_line.commands import _calling, _flags, _next, _output, _overview, _source_flags
 from tftrt_tools.command_line.commands import convert as convert_command
@@ -326,11 +326,11 @@ def _print_sizes(plan: Plan, console: Console) -> None:
 
 def _print_inspection(seen: Inspection, console: Console, everything: bool) -> None:
     saved, size = sum(len(file.assets) for file in seen.engine_files), sum(file.bytes for file in seen.engine_files)
-    engines = f"{_output.counted(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
+    engines = f"{terminal.counted(saved, 'saved engine')} ({bytes_text(size)})" if saved else "no saved engines"
     _label(console, seen.model, ": converted")
     _say(
         console,
-        f"{_output.counted(len(seen.engines), 'engine op')}, {engines}; saved_model.pb {bytes_text(seen.graph_bytes)}, "
+        f"{terminal.counted(len(seen.engines), 'engine op')}, {engines}; saved_model.pb {bytes_text(seen.graph_bytes)}, "
         f"written by TensorFlow {seen.tensorflow}",
     )
     for line in _passport(seen):
@@ -453,7 +453,7 @@ def _print_findings(seen: Inspection, console: Console) -> None:
     if not seen.findings:
         _say(console, "nothing disagrees", "green")
         return
-    _say(console, _output.counted(len(seen.findings), "disagreement"), "bold red")
+    _say(console, terminal.counted(len(seen.findings), "disagreement"), "bold red")
     _each_finding(seen.findings, console)
 
 

@@ -27,7 +27,7 @@ import difflib
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _log_tables, _output
 
@@ -86,7 +86,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _output.write_json(summary, values.json)
     if summary.interrupted:
         raise errors.Interrupted(
-            f"interrupted after {_output.counted(summary.lines, 'line')}", "what is said above is of those alone"
+            f"interrupted after {terminal.counted(summary.lines, 'line')}", "what is said above is of those alone"
         )
     if broken := list(summary.failed(values.fail_on)):
         raise errors.CheckFailed("; ".join(broken), "the tables above say what each means and what to do")

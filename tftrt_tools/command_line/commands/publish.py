@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _calibration_flags,
@@ -240,8 +240,8 @@ def _print(done: Publication, json_path: str | None) -> None:
     console.print(f"published: {done.path}", soft_wrap=True)
     say("target", done.target.text())
     if done.tftrt:
-        engines = _output.counted(done.engine_files, "saved engine") if done.engine_files else "no saved engines"
-        say("engines", f"{_output.counted(done.engines, 'engine op')}, {engines}")
+        engines = terminal.counted(done.engine_files, "saved engine") if done.engine_files else "no saved engines"
+        say("engines", f"{terminal.counted(done.engines, 'engine op')}, {engines}")
     if done.tftrt or done.evidence.said:
         said = done.evidence.said or {}
         say("verified", f"on {said.get('created')}: {said.get('evidence')}" if done.evidence.valid else "NO")
@@ -262,4 +262,4 @@ def _warm_up(warm_up: WarmUp) -> str:
     where = ""
     if warm_up.replay.mode == "gpu" and warm_up.replay.gpu:
         where = f" on {warm_up.replay.gpu['name']}" + (f", {built} engines built" if built else "")
-    return f"{_output.counted(len(records), 'record')} ({whence}), {warm_up.bytes} bytes; run in {warm_up.replay.seconds:.1f} s{where}"
+    return f"{terminal.counted(len(records), 'record')} ({whence}), {warm_up.bytes} bytes; run in {warm_up.replay.seconds:.1f} s{where}"

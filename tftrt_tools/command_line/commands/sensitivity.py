@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _calibration_flags,
@@ -237,12 +237,12 @@ def _print(done: Sensitivity, values: flags.FlagValues) -> None:
                 say(f"  not measured: {node.name}: {node.measured.problem}")
         if one.unrounded:
             say(
-                f"  {_output.counted(len(one.unrounded), 'node')} without a range stay in a higher precision anyway: "
+                f"  {terminal.counted(len(one.unrounded), 'node')} without a range stay in a higher precision anyway: "
                 + ", ".join(one.unrounded[:3])
                 + (", …" if len(one.unrounded) > 3 else "")
             )
         say(
-            f"{one.rows} rows scored; {_output.counted(len(one.nodes), 'node')} rounded alone"
+            f"{one.rows} rows scored; {terminal.counted(len(one.nodes), 'node')} rounded alone"
             + (f", {one.other_nodes} more only with the rest" if one.other_nodes else "")
         )
     if done.ranges:
@@ -307,7 +307,7 @@ def _suggestion(done: Sensitivity) -> str:
         return f"none found: {done.missed[0]}"
     nearest = min(tried, key=lambda one: harm.worst(one.effects).snr_db)
     missed = next(iter(text for effect in nearest.effects for text in effect.missed), done.missed[0])
-    return f"none found: with the {_output.counted(nearest.nodes, 'worst node')} in a higher precision {missed}"
+    return f"none found: with the {terminal.counted(nearest.nodes, 'worst node')} in a higher precision {missed}"
 
 
 def _row(rank: int, node: Node, measured: bool, engines: bool) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _data_flags,
@@ -254,10 +254,10 @@ def _print(done: Smoke, json_path: str | None) -> None:
 
 def _files(model: Model) -> str:
     plain = model.to_dict()
-    engines = _output.counted(plain["engine_ops"], "engine op") + (
+    engines = terminal.counted(plain["engine_ops"], "engine op") + (
         f" ({', '.join(plain['precisions'])})" if plain["precisions"] else ""
     )
-    return f": {model.path}, {engines}, {_output.counted(model.warmup_records, 'warm-up record')}"
+    return f": {model.path}, {engines}, {terminal.counted(model.warmup_records, 'warm-up record')}"
 
 
 def _print_comparisons(console: Console, done: Smoke, judged: Judgement) -> None:

@@ -145,7 +145,7 @@ def _print_listing(shown: listing.Listing, console: Console) -> None:
         rows = [(_number(tensor.range), _number(tensor.scale), tensor.name) for tensor in one.tensors]
         hidden = one.total - len(rows)
         _table(console, title, [">range", ">scale", "tensor"], rows)
-        _say(console, f"{_output.counted(one.total, 'tensor')}" + (f", {hidden} hidden by --filter" if hidden else ""))
+        _say(console, terminal.counted(one.total, "tensor") + (f", {hidden} hidden by --filter" if hidden else ""))
         if one.left_out:
             _table(console, "Left out: layers that need them stay out of INT8", ["tensor", "reason"], one.left_out)
 
@@ -177,7 +177,7 @@ def _origin(shown: listing.Listing) -> Iterator[str]:
 
 def _samples(data: Mapping[str, Any]) -> str:
     samples, size = data.get("samples"), data.get("batch_size")
-    text = "an unknown number of samples" if samples is None else f"{samples} sample{'' if samples == 1 else 's'}"
+    text = "an unknown number of samples" if samples is None else terminal.counted(samples, "sample")
     return text + (f" in batches of {size}" if size else "")
 
 
@@ -221,7 +221,7 @@ def _print_summary(found: difference.Difference, console: Console) -> None:
     summary = found.summary
     lonely = [sum(one.b is None for one in found.tensors), sum(one.a is None for one in found.tensors)]
     both = (
-        f"{_output.counted(summary.tensors, 'tensor')} in both, {summary.equal} of them equal"
+        f"{terminal.counted(summary.tensors, 'tensor')} in both, {summary.equal} of them equal"
         if summary
         else "no tensor in both"
     )
@@ -245,9 +245,9 @@ def _merge(values: flags.FlagValues, sources: list[str]) -> int:
     merged = merge.merge([file.read(source) for source in sources], values.how, sources)
     merged.write(values.output)
     console = _output.console(values.json)
-    tensors = _output.counted(sum(len(one.table.scales) for one in merged.engines), "tensor")
+    tensors = terminal.counted(sum(len(one.table.scales) for one in merged.engines), "tensor")
     left_out = sum(len(one.left_out) for one in merged.engines)
-    files, engines = _output.counted(len(sources), "file"), _output.counted(len(merged.engines), "engine")
+    files, engines = terminal.counted(len(sources), "file"), terminal.counted(len(merged.engines), "engine")
     _say(
         console,
         f"{files} merged by --how={values.how}: {engines}, {tensors}" + (f", {left_out} left out" if left_out else ""),
@@ -275,7 +275,7 @@ def _edit(values: flags.FlagValues, arguments: list[str]) -> int:
     ]
     columns = ["engine", ">range before", ">range now", "tensor"]
     _table(console, None, columns if several else columns[1:], rows if several else [row[1:] for row in rows])
-    _say(console, f"{_output.counted(len(edited.changes), 'tensor')} changed")
+    _say(console, f"{terminal.counted(len(edited.changes), 'tensor')} changed")
     for warning in edited.warnings:
         _say(console, f"warning: {warning}")
     _say(console, f"written: {pathlib.Path(values.output).absolute()}")

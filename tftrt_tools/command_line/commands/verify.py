@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _calling,
@@ -273,7 +273,7 @@ def _print(done: Verification, json_path: str | None) -> None:
     inputs = ", ".join(
         f"{signatures.label(name, done.twins.get(name, ()))}: {_samples(done, name)}" for name in done.sources
     )
-    console.print(f"{_output.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}")
+    console.print(f"{terminal.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}")
     for line in done.drew:
         console.print(f"  drawn: {line}", soft_wrap=True)
     if done.simulation.simulated:
@@ -289,7 +289,7 @@ def _print(done: Verification, json_path: str | None) -> None:
     if done.mode == "gpu" and done.engine_runs:
         built = f", {sum(done.builds.values())} built inside calls" if done.builds else ""
         runs, engines = sum(done.engine_runs.values()), len(done.engine_runs)
-        console.print(f"{_output.counted(runs, 'engine run')} of {_output.counted(engines, 'engine')}{built}")
+        console.print(f"{terminal.counted(runs, 'engine run')} of {terminal.counted(engines, 'engine')}{built}")
     if done.kernels:
         console.print(f"asked for {done.precision}; time of the GPU's kernels: {kernels.text(done.kernels)}")
     for line in done.matched:
@@ -304,7 +304,7 @@ def _print(done: Verification, json_path: str | None) -> None:
 def _samples(done: Verification, name: str) -> str:
     """How many rows of a signature were compared, and where they come from."""
     what = "item" if name in done.items else "row"
-    return f"{_output.counted(done.samples[name], what)} of {done.sources[name]}"
+    return f"{terminal.counted(done.samples[name], what)} of {done.sources[name]}"
 
 
 def print_accuracy(console: Console, accuracy: Mapping[str, Any]) -> None:

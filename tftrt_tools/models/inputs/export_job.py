@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.inputs import find
@@ -157,7 +157,7 @@ def _dealt(wanted: Wanted, total: int) -> tuple[list[int], list[int]]:
             else f"some of them to score and {count} to calibrate on"
         )
         raise errors.UsageError(
-            f"{wanted.options.source} holds {total} row{'s'[: total != 1]}, and {counts} are needed",
+            f"{wanted.options.source} holds {terminal.counted(total, 'row')}, and {counts} are needed",
             "ask for fewer, or give more data",
         )
     chosen = set(find.spread(total, count))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from tftrt_tools.base import records, results
+from tftrt_tools.base import records, results, terminal
 from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.execution.run import Runtime
 from tftrt_tools.models.savedmodel import tensor_kinds
@@ -109,7 +109,7 @@ class Overview(records.Record, results.Result):
             sum(self.ops.values()),
         )
         reason = (
-            f"{self.form} of {bytes_text(self.bytes)} with {count} op{'' if count == 1 else 's'}",
+            f"{self.form} of {bytes_text(self.bytes)} with {terminal.counted(count, 'op')}",
             f"opset {opsets}" if opsets else "",
             *(f"{name} {self.facts[name]}" for name in ("producer",) if name in self.facts),
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.accuracy import metrics
+from tftrt_tools.base import terminal
 from tftrt_tools.base.stack.diagnosis import Diagnosis as Machine
 from tftrt_tools.models.savedmodel import flops
 from tftrt_tools.studies.diagnosis.finding import Diagnosis, Trial
@@ -20,10 +21,6 @@ from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 from tftrt_tools.tftrt.conversion.signature_result import coverage as coverage_of
 
 Document = Mapping[str, Any]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def doctor(known: Known, document: Document) -> str:
@@ -57,14 +54,15 @@ def _coverage(plan: Plan) -> str:
     inside, ops = sum(one.ops_in_tensorrt for one in usable), sum(one.ops for one in usable)
     counted = flops.together([one.flops for one in usable])
     share = f", {counted.text()} FLOPs" if counted and counted.share is not None else ""
-    return f"{inside} of {ops} ops in TensorRT{share}, {_counted(sum(len(one.segments) for one in usable), 'engine')}"
+    return f"{inside} of {ops} ops in TensorRT{share}, {terminal.counted(sum(len(one.segments) for one in usable), 'engine')}"
 
 
 def data(known: Known, document: Document) -> str:
     """How many rows went where."""
     both = document["in_both"]
-    out = f"; {_counted(both, 'row')} equal to one that is scored: left out" if both else ""
-    return f"{_counted(document['rows'], 'row')} to score, {_counted(document['calibration_rows'], 'other row')} to calibrate on{out}"
+    out = f"; {terminal.counted(both, 'row')} equal to one that is scored: left out" if both else ""
+    calibrating = terminal.counted(document["calibration_rows"], "other row")
+    return f"{terminal.counted(document['rows'], 'row')} to score, {calibrating} to calibrate on{out}"
 
 
 def calibrate(known: Known, document: Document) -> str:
@@ -76,7 +74,7 @@ def calibrate(known: Known, document: Document) -> str:
     verdict = "less than the" if level < known.wanted_db else "more than the"
     has_to = "that it has to keep" if known.goal_in_db else "that `tftrt verify` asks of INT8"
     return (
-        f"simulated on {_counted(known.simulated_rows, 'row')} that calibrate, INT8 keeps {_db(level)} in the worst output, with "
+        f"simulated on {terminal.counted(known.simulated_rows, 'row')} that calibrate, INT8 keeps {_db(level)} in the worst output, with "
         f"ranges by {found.taken}: {verdict} {known.wanted_db:g} dB {has_to}"
     )
 
@@ -116,7 +114,7 @@ def tune(known: Known, document: Document) -> str:
     """The winner, or the trial that came nearest."""
     trials = {one["number"]: one for one in document["trials"]}
     number = document["winner"] or document["best"]
-    beside = f"of {_counted(len(trials), 'trial')}; the search ended: {document['ended']}"
+    beside = f"of {terminal.counted(len(trials), 'trial')}; the search ended: {document['ended']}"
     if number is None:
         return f"no trial gave a model, {beside}"
     one, call = trials[number], document["objective"]
@@ -135,14 +133,14 @@ def convert(known: Known, document: Document) -> str:
     engines, built = sum(len(one.engines) for one in found), sum(len(one.built) for one in found)
     seconds = sum(one.build_seconds or 0.0 for one in found)
     made = (
-        f"{_counted(built, 'engine')} built in {seconds:.0f} s"
+        f"{terminal.counted(built, 'engine')} built in {seconds:.0f} s"
         if built
         else "no engines saved: a target builds its own"
     )
     left = [one for signature in found for one in signature.unbuilt]
-    late = f"; {_counted(len(left), 'engine op')} without an engine: {left[0].reason}" if left else ""
+    late = f"; {terminal.counted(len(left), 'engine op')} without an engine: {left[0].reason}" if left else ""
     precision = document["settings"]["precision_mode"]
-    return f"{precision}, {_counted(engines, 'engine op')}, {coverage_of(found):.0%} of the ops; {made}{late}"
+    return f"{precision}, {terminal.counted(engines, 'engine op')}, {coverage_of(found):.0%} of the ops; {made}{late}"
 
 
 def build(known: Known, document: Document) -> str:
@@ -156,7 +154,7 @@ def verify(known: Known, document: Document) -> str:
     alike = (
         f"the worst output keeps {_db(worst)}"
         if worst is not None
-        else f"{_counted(len(document['comparisons']), 'output')} compared"
+        else f"{terminal.counted(len(document['comparisons']), 'output')} compared"
     )
     accuracy = document["accuracy"]
     scored = f"; {_accuracy(accuracy)}" if accuracy else ""
@@ -201,7 +199,7 @@ def diagnose(known: Known, document: Document) -> str:
     first = found.findings[0]
     how = "at most" if first.basis == "ceiling" else "about"
     worth = "" if first.worth is None else f", worth {how} {1e3 * first.worth:.3f} ms of {first.call}"
-    return f"{_counted(len(found.findings), 'finding')}, the first: {first.title}{worth}"
+    return f"{terminal.counted(len(found.findings), 'finding')}, the first: {first.title}{worth}"
 
 
 def tried(known: Known, document: Document) -> str:
@@ -210,7 +208,7 @@ def tried(known: Known, document: Document) -> str:
     best = max(trials, key=lambda one: one.gained or 0.0, default=None)
     if best is None:
         return "no mend could be tried"
-    return f"{_counted(len(trials), 'mend')} tried; the best: {gain(best)}"
+    return f"{terminal.counted(len(trials), 'mend')} tried; the best: {gain(best)}"
 
 
 def gain(trial: Trial) -> str:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from tftrt_tools.base import errors, records, results
+from tftrt_tools.base import errors, records, results, terminal
 from tftrt_tools.base.choices import GoalOutcome
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies.optimizing import gave
@@ -146,7 +146,7 @@ def remarks(known: Known) -> Iterator[str]:
             "that helps"
         )
     if 0 < known.simulated_rows < FEW_ROWS:
-        rows = f"{known.simulated_rows} row{'s'[: known.simulated_rows != 1]}"
+        rows = terminal.counted(known.simulated_rows, "row")
         yield f"INT8 was simulated on {rows}, which says little: give more rows, with --data or --calibration_data"
     for found in [one for one in known.findings if one.command][:_FINDINGS]:
         trial = found.trial

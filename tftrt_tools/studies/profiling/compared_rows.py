@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tftrt_tools.base import terminal
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.studies.profiling import engine_rows, rows
 from tftrt_tools.studies.profiling.comparison import CallPair
@@ -63,7 +64,7 @@ def _nodes(names: tuple[str, ...]) -> str:
 
 def _side(side: Side) -> str:
     count = len(side.layers)
-    return " ".join(filter(None, ("/".join(side.precisions), f"{count} layer{'s'[: count != 1]}" if count else "none")))
+    return " ".join(filter(None, ("/".join(side.precisions), terminal.counted(count, "layer") if count else "none")))
 
 
 def remarks(compared: Comparison) -> list[str]:

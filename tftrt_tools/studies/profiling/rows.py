@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
+from tftrt_tools.base import terminal
 from tftrt_tools.studies.profiling.call_profile import CallProfile, Part
 from tftrt_tools.studies.profiling.call_records import GROUPS, Copy, EngineRun
 from tftrt_tools.studies.profiling.profile import Machine, Profile, Side
@@ -196,7 +197,7 @@ def headline(profile: Profile) -> list[str]:
     lines = [f"{profile.model.model} on {where}; {versions}; {machine.cpus} CPUs"]
     covered = [
         f"{signature.name}: {signature.compute_ops[0]} of {signature.compute_ops[1]} ops in "
-        f"{len(signature.engines)} engine{'s'[: len(signature.engines) != 1]}"
+        + terminal.counted(len(signature.engines), "engine")
         for signature in profile.signatures
         if signature.converted
     ]

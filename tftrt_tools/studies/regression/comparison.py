@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from tftrt_tools.base import choices, errors, records, results
+from tftrt_tools.base import choices, errors, records, results, terminal
 from tftrt_tools.base.stack.fingerprint import Fingerprint
 from tftrt_tools.servers.serving.smoke import engine_evidence
 from tftrt_tools.studies.regression import goals as goal_rules
@@ -197,7 +197,7 @@ def _checks(done: Regression) -> Iterator[Check]:
             yield Check(
                 name=f"requests/{name}",
                 what=f"all requests to the {name} model are answered",
-                found=f"{count} request{'s' * (count > 1)} to the {name} model failed",
+                found=f"{terminal.counted(count, 'request')} to the {name} model failed",
                 verdict=FAIL,
                 reason="; ".join(done.errors.get(name, ())) or "see the server's log",
             )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tftrt_tools.accuracy import judgement, labels, thresholds
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
@@ -477,7 +477,7 @@ class _Run:
         elif found and any(failed.values()):
             lost = sum(failed.values())
             found = verdicts.without_verdict(
-                found, f"{lost} request{'s' * (lost > 1)} failed; the times are of the others"
+                found, f"{terminal.counted(lost, 'request')} failed; the times are of the others"
             )
         medians = [tuple(float(np.median(one)) for one in side) for side in seconds]
         figures = comparison.PerRound(*medians, *(tuple(map(float, one)) for one in rates))

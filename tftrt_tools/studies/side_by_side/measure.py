@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tftrt_tools.accuracy.judgement import Rules
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
@@ -278,7 +278,7 @@ class _Run:
         not_judged = self._not_judged(place) or (place and self._not_judged(0))
         judged = self._judged(name) if place else ()
         lost = sum(one.failed for other in (self._names[0], name) for one in self._done[other])
-        why = not_judged or (lost and f"{lost} request{'s' * (lost > 1)} failed; the times are of the others") or ""
+        why = not_judged or (lost and f"{terminal.counted(lost, 'request')} failed; the times are of the others") or ""
         if why:
             judged = verdicts.without_verdict(verdicts.Verdict(judged, 0, 0, 1), why).judgements
         return Row(

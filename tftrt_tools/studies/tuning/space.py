@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from tftrt_tools.base import choices
+from tftrt_tools.base import choices, terminal
 from tftrt_tools.models.backends.recipe import Recipe
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.studies import backends
@@ -111,7 +111,7 @@ def text(settings: Settings, high: Sequence[str] = (), backend: str = DEFAULT) -
     by_whom = backends.named(backend)
     parts = [by_whom.title] * bool(by_whom.title) + [settings.precision_mode + by]
     if high:
-        parts.append(f"{len(high)} node{'' if len(high) == 1 else 's'} high")
+        parts.append(f"{terminal.counted(len(high), 'node')} high")
     if not by_whom.has_segments:
         return ", ".join(parts)
     if settings.minimum_segment_size != Settings().minimum_segment_size:

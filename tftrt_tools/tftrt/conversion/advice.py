@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tftrt_tools.base import terminal
 from tftrt_tools.tftrt.conversion.plan import Advice
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -85,7 +86,7 @@ def _size_of(row: SizeResult) -> int:
 
 
 def _engines(count: int) -> str:
-    return f"{count} engine{'' if count == 1 else 's'}"
+    return terminal.counted(count, "engine")
 
 
 def _about_size(sizes: Sequence[SizeResult], best: SizeResult, current: int) -> str:

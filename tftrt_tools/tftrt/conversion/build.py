@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tftrt_tools.base import errors, records, results
+from tftrt_tools.base import errors, records, results, terminal
 from tftrt_tools.base.choices import Strategy
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.engine_cache.store import Place
@@ -132,7 +132,7 @@ class Build(passport.Stamped, results.Result):
         """Lines for people."""
         ops, count = sum(len(signature.engines) for signature in self.signatures), len(self.built)
         return (
-            f"{ops} engine op{'' if ops == 1 else 's'}, {count} engine{'' if count == 1 else 's'} built",
+            f"{terminal.counted(ops, 'engine op')}, {terminal.counted(count, 'engine')} built",
             *(f"{engine.name} has no engine and runs in TensorFlow: {engine.reason}" for engine in self.unbuilt),
             f"written: {self.output} ({self.seconds:.1f} s)",
         )

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools.base import errors, op_libraries, records, results
+from tftrt_tools.base import errors, op_libraries, records, results, terminal
 from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.choices import Strategy
 from tftrt_tools.base.process import background
@@ -102,7 +102,7 @@ class Conversion(passport.Stamped, results.Result):
         precisions = sorted({engine.precision for engine in self.engines}) or [self.settings.precision_mode]
         count = len(self.engines)
         return (
-            f"{' and '.join(precisions)}, {count} engine op{'' if count == 1 else 's'}, {self.coverage:.1%} of the computing ops",
+            f"{' and '.join(precisions)}, {terminal.counted(count, 'engine op')}, {self.coverage:.1%} of the computing ops",
             *(f"{engine.name} has no engine and runs in TensorFlow: {engine.reason}" for engine in self.unbuilt),
             f"written: {self.output} ({self.seconds:.1f} s)" if self.output else "dry run: nothing was written",
         )

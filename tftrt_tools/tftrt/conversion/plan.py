@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tftrt_tools.base import records, results
+from tftrt_tools.base import records, results, terminal
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.savedmodel.flops import Flops
@@ -179,7 +179,7 @@ class Plan(records.Record, results.Result):
         each = []
         for signature in self.signatures:
             count = len(signature.segments)
-            share = f"{signature.coverage:.0%} of the ops in {count} engine{'' if count == 1 else 's'}"
+            share = f"{signature.coverage:.0%} of the ops in {terminal.counted(count, 'engine')}"
             each.append(f"{signature.name} {'cannot be converted' if signature.problem else share}")
         return f"{self.model}, not converted yet: {', '.join(each)}"
 

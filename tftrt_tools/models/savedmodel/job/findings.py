@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tftrt_tools.base import terminal
 from tftrt_tools.models.savedmodel import engine_assets, passport, shapes
 from tftrt_tools.models.savedmodel.inspection import Finding, bytes_text
 
@@ -178,7 +179,7 @@ def _of_built(seen: Inspection) -> Iterator[Finding]:
 
 
 def _engines(sizes: Sequence[int]) -> str:
-    return f"{len(sizes)} engine{'' if len(sizes) == 1 else 's'} ({bytes_text(sum(sizes))})" if sizes else "no engine"
+    return f"{terminal.counted(len(sizes), 'engine')} ({bytes_text(sum(sizes))})" if sizes else "no engine"
 
 
 def _of_verification(seen: Inspection) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tftrt_tools.accuracy import judgement
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.inputs import calls as inputs
@@ -410,7 +410,7 @@ def _of_model(model: models.Model, group: Group) -> Evidence:
     besides = f"; {'; '.join(left)}, which is no fallback" if left else ""
     return Evidence(
         source="model",
-        seen=f"{len(engines)} engine op{'s'[: len(engines) != 1]} in signature {group.signature!r}{besides}",
+        seen=f"{terminal.counted(len(engines), 'engine op')} in signature {group.signature!r}{besides}",
         speaks=NOTHING,
         call=group.text,
     )

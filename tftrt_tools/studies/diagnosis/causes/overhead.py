@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+from tftrt_tools.base import terminal
 from tftrt_tools.studies.diagnosis.case import Case, Said, milliseconds
 from tftrt_tools.studies.diagnosis.finding import Basis, Finding
 from tftrt_tools.studies.profiling.call_profile import CallProfile
@@ -58,7 +59,7 @@ def _small_batch(case: Case, host: float, idle: float) -> Finding:
         call=case.name,
         worth=worth,
         basis=basis,
-        title=f"the GPU waits: the call has {case.rows} row{'s' * (case.rows != 1)}",
+        title=f"the GPU waits: the call has {terminal.counted(case.rows, 'row')}",
         rule=rule,
         evidence=(f"the GPU is idle for {milliseconds(idle)} of {milliseconds(case.seconds)}", *_gaps(case)),
         mend="send more rows in a call, or let the server put requests together: `tftrt bench --tune_batching` finds its parameters",

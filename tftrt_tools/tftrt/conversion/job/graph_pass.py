@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from tftrt_tools.base import errors, tf_private
+from tftrt_tools.base import errors, terminal, tf_private
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import engine_order, graph, loading, unbuildable
 from tftrt_tools.models.savedmodel.preparation import Preparation
@@ -321,7 +321,7 @@ def _reason(
     for cluster in log.clusters:
         if node.name in cluster.nodes:
             if cluster.effective is not None:
-                size = f"{cluster.effective} node{'' if cluster.effective == 1 else 's'}"
+                size = terminal.counted(cluster.effective, "node")
                 reason = f"its segment has {size}, fewer than minimum_segment_size={settings.minimum_segment_size}"
             else:
                 reason = f"its segment is not among the {settings.max_engines} largest (max_engines), or has no input that varies"
