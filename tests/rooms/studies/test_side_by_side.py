@@ -44,7 +44,7 @@ def rows(path, *nodes, inputs=("x",), constants=None, width=4):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """{name: path} of ONNX files: `once` doubles, `twin` does the same otherwise, `triple` answers otherwise, `slow` doubles behind many
-    products, `renamed` takes another name, `wide` another shape, `strict` fails."""
+    products, `other` triples behind them, `renamed` takes another name, `wide` another shape, `strict` fails."""
     folder = tmp_path_factory.mktemp("files")
     size = 512
     many = [("MatMul", (f"h{number}" if number else "wide", "w"), (f"h{number + 1}",)) for number in range(8)]
@@ -55,6 +55,7 @@ def files(tmp_path_factory):
         ("Add", ("x", "x"), ("two",)),
         ("Add", ("none", "two"), ("y",)),
     ]
+    other = [*slow[:-1], ("Add", ("two", "x"), ("three",)), ("Add", ("none", "three"), ("y",))]
     weights = {
         "up": np.zeros((4, size), np.float32),
         "w": np.eye(size, dtype=np.float32),
@@ -65,6 +66,7 @@ def files(tmp_path_factory):
         "twin": rows(folder / "twin.onnx", ("Mul", ("x", "two"), ("y",)), constants={"two": np.float32([2])}),
         "triple": rows(folder / "triple.onnx", ("Mul", ("x", "three"), ("y",)), constants={"three": np.float32([3])}),
         "slow": rows(folder / "slow.onnx", *slow, constants=weights),
+        "other": rows(folder / "other.onnx", *other, constants=weights),
         "renamed": rows(folder / "renamed.onnx", ("Add", ("in", "in"), ("y",)), inputs=("in",)),
         "two": rows(folder / "two.onnx", ("Add", ("a", "b"), ("y",)), inputs=("a", "b")),
         "wide": rows(folder / "wide.onnx", ("Add", ("x", "x"), ("y",)), width=5),
@@ -100,6 +102,17 @@ def test_a_slower_model_is_worse_for_sure_and_each_is_held_against_the_first(fil
 def test_answers_that_differ_are_told_however_fast_they_come(files, capsys):
     assert run(files["once"], files["triple"], "--rounds=2", "--max_rounds=2") == 0
     assert "answers of triple.onnx: not like the first model's: " in capsys.readouterr().out
+
+
+def test_a_sure_verdict_says_that_the_answers_are_others(files, tmp_path, capsys):
+    """A model that answers something else is never just faster, or slower."""
+    assert run(files["once"], files["slow"], files["other"], *QUICK, f"--json={tmp_path / 'bench.json'}") == 0
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert [row["alike"] for row in found["rows"]] == [None, True, False]
+    alike, unlike = found["sentences"]
+    assert "sure, with" in alike and alike.endswith("of false alarms")
+    assert "sure, with" in unlike and unlike.endswith(", but its answers are not like the first model's")
+    assert unlike in capsys.readouterr().out
 
 
 def test_few_rounds_are_figures_and_no_verdict(files, capsys):

@@ -107,8 +107,8 @@ CHANGED = {
     "version_compatible": True,
     "refit": True,
 }
-# What other fields of the request have: the shapes' profiles, the ranges of the table, the file without its frozen inputs and with the
-# precision of each node; a signature is none of the ONNX file's.
+# Flags whose value reaches the key by other fields of the request: shapes by the profiles, a table by its ranges, frozen inputs and the
+# precision of nodes by the changed file. An ONNX file has no signature.
 OTHERS = {
     "shapes": "x:9x4",
     "signature_keys": ("serve",),

@@ -9,6 +9,7 @@ import dataclasses
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,13 @@ from tftrt_tools.studies.side_by_side.measured import INTERRUPTED, Figure, Row, 
 METRICS = ("p50", "p90", "p99", verdicts.THROUGHPUT)
 # All are in memory at once.
 MOST_MODELS = 16
+
+
+class _Answers(NamedTuple):
+    """Row.alike and Row.answers of a model."""
+
+    alike: bool | None
+    text: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,9 +179,9 @@ class _Run:
         first = max(call, in_process.LOAD_SECONDS) if self._machine.gpus else call
         return rounds.Limits(load_seconds=in_process.LOAD_SECONDS, first_seconds=first, call_seconds=call)
 
-    def _compared(self) -> list[str]:
-        """What the first answers of each model are beside those of the first: "" of the first, else in words."""
-        found, calls = [""], self._load.calls
+    def _compared(self) -> list[_Answers]:
+        """The first answers of each model beside those of the first."""
+        found, calls = [_Answers(None, "")], self._load.calls
         each = [
             [npz.load(self._answers_of(place) / f"{number}.npz") for number in range(len(calls))]
             for place in range(len(self._opened))
@@ -185,19 +193,19 @@ class _Run:
                 for one in (self._opened[0], self._matched[place - 1].second)
             )
             if here != there:
-                found.append(f"not compared with the first model's: its outputs are {there}")
+                found.append(_Answers(None, f"not compared with the first model's: its outputs are {there}"))
                 continue
             # That a model shows nothing on these requests is no difference.
             rules = Rules(allow_constant_outputs=True)
             try:
                 judged = answers.judge(calls, each[0], each[place], kind, bool(self._options.asked.data), rules)
             except errors.TftrtError as error:
-                found.append(f"not like the first model's: {error.cause}")
+                found.append(_Answers(False, f"not like the first model's: {error.cause}"))
                 continue
             found.append(
-                f"not like the first model's: {judged.problems[0]}"
+                _Answers(False, f"not like the first model's: {judged.problems[0]}")
                 if judged.problems
-                else f"like the first model's: {judged.text}"
+                else _Answers(True, f"like the first model's: {judged.text}")
             )
         return found
 
@@ -245,7 +253,7 @@ class _Run:
             candidate_rates=rates,
         ).judgements
 
-    def _result(self, said: Sequence[str], ended: str) -> SideBySide:
+    def _result(self, said: Sequence[_Answers], ended: str) -> SideBySide:
         options = self._options
         rows = [self._row(place, said[place]) for place in range(len(self._opened))]
         self._notes += [
@@ -271,7 +279,7 @@ class _Run:
             seconds=time.monotonic() - self._begun,
         )
 
-    def _row(self, place: int, said: str) -> Row:
+    def _row(self, place: int, said: _Answers) -> Row:
         name, model = self._names[place], self._opened[place]
         seconds, rates = self._series(name)
         failed = sum(one.failed for one in self._done[name])
@@ -291,7 +299,8 @@ class _Run:
             failed=failed,
             errors=tuple(self._errors.get(name, ())),
             against_first=judged,
-            answers=said,
+            alike=said.alike,
+            answers=said.text,
             not_judged=why,
         )
 

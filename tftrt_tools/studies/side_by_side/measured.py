@@ -51,7 +51,8 @@ class Row(records.Record):
     errors: tuple[str, ...] = ()
     # Against the first model, metric by metric; () of the first itself.
     against_first: tuple[verdicts.Judgement, ...] = ()
-    # Whether its answers are like the first model's: "" of the first, else in words.
+    # Whether its answers are like the first model's, None where they were not compared; and in words. (None, "") of the first.
+    alike: bool | None = None
     answers: str = ""
     # Why its times say nothing of its engines, "" where they do.
     not_judged: str = ""
@@ -120,7 +121,9 @@ class SideBySide(passport.Stamped, results.Result):
             return f"{said}: NOT SURE: {judged.reason}"
         if judged.verdict == verdicts.SAME:
             return f"{said}: sure, {judged.reason}"
-        return f"{said}: sure, with at most {self.alpha:.1%} of false alarms"
+        # How fast a model is says little where it answers something else.
+        unlike = ", but its answers are not like the first model's" if row.alike is False else ""
+        return f"{said}: sure, with at most {self.alpha:.1%} of false alarms{unlike}"
 
     def summary(self) -> str:
         """As Result.summary."""

@@ -37,8 +37,8 @@ class Request(records.Record):
     precision: Precision = "FP32"
     # .npz files that tell ranks and sizes which the model does not say.
     calls: tuple[str, ...] = ()
-    # Of an ONNX file: {input: the shape that it gets for good}; the newest opset that the target reads, 0 where `opset` is what the user
-    # asked for; the oldest that will do, 0 for any.
+    # Of an ONNX file: {input: the shape that it gets for good}; the newest opset that the target reads, 0 where the user asked for `opset`;
+    # the oldest opset that will do, 0 for any.
     fixed: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     newest: int = 0
     least: int = 0
