@@ -13,6 +13,7 @@ from tests.command_here import run_program
 from tests.conformance.launch import LocalServer
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.command_line.commands import _flags
 from tftrt_tools.command_line.commands import regress as command
 from tftrt_tools.models.execution import run as execution
@@ -444,18 +445,6 @@ def test_names_that_a_server_does_not_have(server):
         run(f"--server={server}", "--native=native", "--candidate=native", *QUICK)
 
 
-def test_each_round_asks_both_equally_often_and_in_exchanged_order():
-    first, second = rounds.order(0), rounds.order(1)
-    assert first.count(rounds.NATIVE) == second.count(rounds.NATIVE) == rounds.BLOCKS == 4
-    assert all(one != other for one, other in zip(first, second, strict=True))
-    for power in (0, 1, 2):  # drifts that cancel within a round
-        places = {
-            name: sum(place**power for place, one in enumerate(first) if one == name)
-            for name in (rounds.NATIVE, rounds.CANDIDATE)
-        }
-        assert places[rounds.NATIVE] == places[rounds.CANDIDATE]
-
-
 def test_both_models_get_the_same_requests_whatever_was_asked_before():
     """A team that answers at once and notes which requests it was asked for."""
     asked = {rounds.NATIVE: [], rounds.CANDIDATE: []}
@@ -489,7 +478,7 @@ def test_both_models_get_the_same_requests_whatever_was_asked_before():
         asker.round(number, 5, measured)
     first, second = asked.values()
     assert [[index + 3 for index in block] for block in first] == second and {len(block) for block in first} == {
-        5 + rounds.LEAD
+        5 + interleaving.LEAD
     }
     assert sorted(set(sum(first, []))) == [0, 1, 2] and first[0] != first[1], "it goes on where the block before ended"
     assert [len(one.seconds) for one in measured.native] == [20, 20]

@@ -1,6 +1,5 @@
 """`tftrt bench MODEL …`: models of any kind beside each other, and what is a model and what an address."""
 
-import collections
 import json
 import re
 
@@ -217,19 +216,6 @@ def test_what_is_neither_is_told(arguments, said, tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
     with pytest.raises(errors.UsageError, match=re.escape(said)):
         result(*arguments)
-
-
-@pytest.mark.parametrize("count", range(1, 7))
-def test_in_each_round_every_model_has_as_many_blocks_and_drift_is_shared(count):
-    names = [f"m{number}" for number in range(count)]
-    firsts = collections.Counter()
-    for number in range(count):
-        order = rounds.order_of(names, number)
-        firsts[order[0]] += 1
-        assert collections.Counter(order) == dict.fromkeys(names, rounds.BLOCKS)
-        places = {name: sum(place for place, one in enumerate(order) if one == name) for name in names}
-        assert len(set(places.values())) == 1, "a drift that is linear in time would favour one"
-    assert set(firsts.values()) == {1}
 
 
 def test_an_interrupt_shows_the_rounds_so_far_and_is_no_success(files, monkeypatch, capsys):

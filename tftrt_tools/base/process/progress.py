@@ -19,6 +19,13 @@ def say(text: str, done: int | None = None, total: int | None = None) -> None:
         _listener(text, done, total)
 
 
+def each(text: str, count: int) -> Iterator[int]:
+    """The numbers of `count` parts of a step, from 0; it reports each before it gives it."""
+    for number in range(count):
+        say(text, number, count)
+        yield number
+
+
 def note(text: str) -> None:
     """Print a line on stderr that stays there, unlike the progress line; or give it to `notes_to`."""
     import sys

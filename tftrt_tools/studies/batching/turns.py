@@ -1,7 +1,7 @@
 """The last comparison: the server with the winning parameters and one without batching, under the same load, in turns.
 
 The trials are measured minutes apart, and the machine changes meanwhile; and the highest of several rates is partly the luckiest. So here
-both servers are up, and one after the other gets requests at the winner's rate, in short blocks whose order alternates. If the winner
+both servers are up, and both get requests at the winner's rate, in short blocks in turns (base.statistics.interleaving). If the winner
 does not keep the promise over all blocks, all is repeated at lower rates. The promised percentile of both is judged as `tftrt regress`
 judges it, with more rounds if the first ones do not decide. A request without an answer is slower than every other, in the figures as
 in the judgement.
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import errors, records
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.servers.load import latency_statistics, load_plan, schedule
 from tftrt_tools.servers.load.run_record import Records
 from tftrt_tools.servers.serving.configuration.batching_file import Settings
@@ -95,6 +96,7 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
       highest rate at which the winner kept the promise, or at the last one. Raises: TftrtError, errors.Interrupted.
     """
     share = (options.bound.percentile or 0.0) / 100
+    first, *later = interleaving.looks(ROUNDS, LOOKS * ROUNDS)
     with contextlib.ExitStack() as stack:
         both = [stack.enter_context(_asked(options, parameters)) for parameters in (None, settings)]
         for step in range(_STEPS):
@@ -108,35 +110,54 @@ def turns(options: Options, settings: Settings, wanted: float, lowest: float, vi
                 for side in both:
                     side.block(rate, seconds, 0)  # the first of a server is not counted: it warms up
             last = step == _STEPS - 1 or rate * _LOWER < lowest
-            without, winner = _rounds(options, both, rate, seconds, range(ROUNDS), last, view)
-            if last or len(winner) == ROUNDS and _side(winner, options).kept:
+            rounds = _Rounds(options, both, wanted, rate, seconds, view)
+            for number in first:
+                rounds.add(number)
+                if not last and rounds.count >= _FEWEST and rounds.kept is False:
+                    break
+            if last or rounds.count == ROUNDS and rounds.kept:
                 break
-        comparison = compared(without, winner, wanted, rate, seconds, options)
-        while comparison.judgement.verdict == verdict.UNSURE and len(winner) < LOOKS * ROUNDS:
-            more = _rounds(options, both, rate, seconds, range(len(winner), len(winner) + ROUNDS), True, view)
-            without, winner = without + more[0], winner + more[1]
-            comparison = compared(without, winner, wanted, rate, seconds, options)
-        return comparison
+        if not rounds.decided():
+            interleaving.until_decided(later, rounds.add, rounds.decided)
+        return rounds.found
 
 
-def _rounds(
-    options: Options,
-    both: Sequence["_Asked"],
-    rate: float,
-    seconds: float,
-    numbers: range,
-    whole: bool,
-    view: live.Lines,
-) -> tuple[list[Records], list[Records]]:
-    """The blocks of both, in their order. Args: whole: do all rounds; else they end early where the winner has missed the promise."""
-    blocks: tuple[list[Records], list[Records]] = ([], [])
-    for number in numbers:
-        view.note(f"in turns, round {number + 1}: {rate:g}/s to each")
-        for at in (0, 1) if number % 2 == 0 else (1, 0):
-            blocks[at].append(both[at].block(rate, seconds, number))
-        if not whole and len(blocks[1]) >= _FEWEST and _side(blocks[1], options).kept is False:
-            break
-    return blocks
+class _Rounds:
+    """The rounds of the server without batching and the winner's at one rate. Args: both: the two servers. wanted: as of Turns. rate,
+    seconds: of a block. Attributes: found: both compared, at the last look."""
+
+    found: Turns
+
+    def __init__(
+        self, options: Options, both: Sequence["_Asked"], wanted: float, rate: float, seconds: float, view: live.Lines
+    ) -> None:
+        self._options, self._both, self._view = options, both, view
+        self._wanted, self._rate, self._seconds = wanted, rate, seconds
+        self._blocks: tuple[list[Records], list[Records]] = ([], [])
+
+    def add(self, number: int) -> None:
+        """Do the round of this number."""
+        self._view.note(f"in turns, round {number + 1}: {self._rate:g}/s to each")
+        done = interleaving.in_turns(
+            (0, 1), (number,), lambda at: self._both[at].block(self._rate, self._seconds, number)
+        )
+        for at, blocks in done.items():
+            self._blocks[at].extend(blocks)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._blocks[1])
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the winner keeps the promise, as Side.kept."""
+        return _side(self._blocks[1], self._options).kept
+
+    def decided(self) -> bool:
+        """Look at the blocks so far. Returns: whether the judgement is sure."""
+        self.found = compared(*self._blocks, self._wanted, self._rate, self._seconds, self._options)
+        return self.found.judgement.verdict != verdict.UNSURE
 
 
 def compared(

@@ -35,7 +35,8 @@ class Pair:
     # The median of each side's rounds.
     before: float
     after: float
-    # The median over the rounds of what the second took less, and its 95 % interval.
+    # The median over the rounds of what the second took less, and its 95 % interval. It is a difference, and not one of
+    # base.statistics.ratios, because it stands beside the seconds that the finding promised.
     saved: float
     low: float
     high: float

@@ -14,6 +14,7 @@ from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.inputs.read import Rows
@@ -143,7 +144,7 @@ class Options:
     @property
     def looks(self) -> int:
         """The most times that the data is judged; the last stretch of rounds may be shorter."""
-        return -(-self.max_rounds // self.rounds)
+        return len(interleaving.looks(self.rounds, self.max_rounds))
 
 
 def regress(options: Options) -> comparison.Regression:
@@ -425,18 +426,20 @@ class _Run:
                 # With fewer than are under way at a time, the load would not be the requested one.
                 self._per_block = max(-(-options.requests // rounds.BLOCKS), options.concurrency)
             self._check_requests()
-            for look in range(options.looks):
-                for number in range(look * options.rounds, min((look + 1) * options.rounds, options.max_rounds)):
-                    progress.say(f"round {number + 1}", number, options.max_rounds)
-                    asker.round(number, self._per_block, self._measured)
-                    if time.monotonic() - self._begun > options.max_seconds:
-                        self._notes.append(f"no further rounds after {options.max_seconds:g} s (--max_seconds)")
-                        asker.judge_itself(self._measured)
-                        return
+
+            def one_round(number: int) -> None:
+                progress.say(f"round {number + 1}", number, options.max_rounds)
+                asker.round(number, self._per_block, self._measured)
+
+            def decided() -> bool:
                 asker.judge_itself(self._measured)
                 progress.say("judging")
-                if not self._result().rounds_help:
-                    return
+                return not self._result().rounds_help
+
+            looks = interleaving.looks(options.rounds, options.max_rounds)
+            if interleaving.until_decided(looks, one_round, decided, asker.late):
+                self._notes.append(rounds.ended_early(options.max_seconds))
+                asker.judge_itself(self._measured)
 
     def _check_requests(self) -> None:
         """Refuse a run that will have too few requests for a metric that decides it; note it for other metrics. Raises: UsageError."""

@@ -1,11 +1,7 @@
 """Interleaved rounds: models get requests in turn, in short blocks, so that any change of the machine affects all.
 
-A round is eight blocks in the order A B B A B A A B, and the next round has A and B exchanged. Inside a round a drift that is linear or
-quadratic in the number of the block then adds the same to both (the order is that of Thue and Morse), and over two rounds both models
-have the first and the last place equally often. More than two models have their blocks forwards and backwards, A B C C B A, twice: a linear
-drift adds the same to all, and each round begins with another model. All models get the same requests in the same order: a block has the
-place where it begins. The first requests of a block are not counted, because they warm up caches and other parts that were idle.
-Connections and load processes are made once, and only one model gets requests at a time.
+A round has four blocks of each model, in the order of base.statistics.interleaving. All models get the same requests in the same order: a
+block has the place where it begins. Connections and load processes are made once, and only one model gets requests at a time.
 """
 
 import contextlib
@@ -20,6 +16,7 @@ import numpy.typing as npt
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.servers.load import generator, limits, load_plan, workers
 from tftrt_tools.servers.load.assignment import Assignment
 from tftrt_tools.servers.load.payload import Payload
@@ -33,12 +30,9 @@ Name = TypeVar("Name", bound=str)
 Floats = npt.NDArray[np.float64]
 # Says why a server ended, or None while it runs.
 Problem = Callable[[], errors.TftrtError | None]
-_ORDER = (0, 1, 1, 0, 1, 0, 0, 1)
-BLOCKS = len(_ORDER) // 2
-_BLOCK_SECONDS = 0.1
+# Of each model in a round.
+BLOCKS = 4
 _LEAST, _MOST = 4, 256
-# How many requests at the beginning of a block are not counted, for each one under way at a time.
-LEAD = 2
 _IN_PROCESS = "the models in process"
 _WARM_UP_SECONDS, _WARM_UP_LEAST = 1.0, 20
 
@@ -95,35 +89,23 @@ class Measured:
     @property
     def usable(self) -> int:
         """How many rounds, counted from the first, have answers of both models."""
-        whole = [
-            len(one.seconds) > 0 and len(other.seconds) > 0
-            for one, other in zip(self.native, self.candidate, strict=True)
-        ]
-        return whole.index(False) if False in whole else len(whole)
+        return usable(self.native, self.candidate)
 
 
-_BOTH: tuple[Side, ...] = NATIVE, CANDIDATE
+def usable(*models: Sequence[Round]) -> int:
+    """How many rounds, counted from the first, have answers of all models."""
+    whole = [all(len(one.seconds) for one in each) for each in zip(*models, strict=False)]
+    return whole.index(False) if False in whole else len(whole)
 
 
-def order(number: int) -> list[Side]:
-    """The two models of the blocks of round `number`, counted from 0: BLOCKS of each."""
-    return order_of(_BOTH, number)
-
-
-def order_of(names: Sequence[Name], number: int) -> list[Name]:
-    """As `order`, for any number of models."""
-    first = number % len(names)
-    turned = [*names[first:], *names[:first]]
-    if len(names) == 2:
-        return [turned[place] for place in _ORDER]
-    return [*turned, *reversed(turned)] * (BLOCKS // 2)
+def ended_early(seconds: float) -> str:
+    """The note of a run that the time ended."""
+    return f"no further rounds after {seconds:g} s (--max_seconds)"
 
 
 def requests_of_block(latency_seconds: float, concurrency: int) -> int:
-    """How many requests a block has, so that it lasts about _BLOCK_SECONDS: short compared with the machine's drift, long compared with
-    the pause between two blocks."""
-    wanted = math.ceil(_BLOCK_SECONDS / max(latency_seconds, 1e-6))
-    return max(_LEAST, min(_MOST, wanted)) * concurrency
+    """How many requests a block has."""
+    return interleaving.calls_of_block(latency_seconds, _LEAST, _MOST) * concurrency
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +172,7 @@ class Turns(Generic[Name]):
     def block(self, name: Name, count: int) -> Block:
         """Send requests to one model, and count the last `count` of them. Returns: Block. Raises: KeyboardInterrupt; TftrtError
         where its process or the server ended, nothing was answered, or the model hangs (`_lost`)."""
-        share, lead = self._shares[name], LEAD * self._concurrency
+        share, lead = self._shares[name], interleaving.LEAD * self._concurrency
         team, before = share.team, len(share.team.entries)
         part = {"first": share.first, "count": share.count, "skipped": self._sent[name] % share.count}
         self._sent[name] += count + lead
@@ -250,7 +232,7 @@ class Turns(Generic[Name]):
         if len(last) == _LEAST * self._concurrency and (last == DEADLINE_EXCEEDED).all() and arrived.ok.any():
             return f"answers no more: the last {len(last)} requests ran past their deadline (--timeout)"
         unanswered = int(np.isin(arrived.code, (DEADLINE_EXCEEDED, UNAVAILABLE)).sum())
-        if unanswered and time.monotonic() > self.until:
+        if unanswered and self.late():
             return f"did not answer {unanswered} of {len(arrived)} requests, and the time is over (--max_seconds)"
         return ""
 
@@ -286,10 +268,12 @@ class Turns(Generic[Name]):
 
     def turn(self, number: int, count: int) -> dict[Name, Round]:
         """Do round `number`, with `count` requests in each block. Returns: the Round of each model."""
-        blocks: dict[Name, list[Block]] = {name: [] for name in self._shares}
-        for name in order_of(tuple(self._shares), number):
-            blocks[name].append(self.block(name, count))
-        return {name: Round(tuple(done)) for name, done in blocks.items()}
+        done = interleaving.in_turns(tuple(self._shares), (number,), lambda name: self.block(name, count), BLOCKS)
+        return {name: Round(tuple(blocks)) for name, blocks in done.items()}
+
+    def late(self) -> bool:
+        """Whether it is later than `until`."""
+        return time.monotonic() > self.until
 
     def failures(self, name: Name) -> list[str]:
         """The first failures of a model, as text."""

@@ -18,6 +18,7 @@ from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.models.execution import npz, run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import names, opening
@@ -74,7 +75,12 @@ class Options:
     @property
     def looks(self) -> int:
         """The most times that the data is judged."""
-        return -(-self.max_rounds // self.rounds) if len(self.models) > 1 else 1
+        return len(interleaving.looks(self.rounds, self.most))
+
+    @property
+    def most(self) -> int:
+        """The most rounds. A single model is measured, and not judged, so it gets no further ones."""
+        return self.max_rounds if len(self.models) > 1 else self.rounds
 
 
 def measure(options: Options) -> SideBySide:
@@ -214,24 +220,24 @@ class _Run:
         turns.until = self._begun + options.max_seconds
         latency = max(turns.warm_up().values())
         self._per_block = rounds.requests_of_block(latency, options.concurrency)
-        for look in range(options.looks):
-            last = options.max_rounds if len(self._names) > 1 else options.rounds
-            for number in range(look * options.rounds, min((look + 1) * options.rounds, last)):
-                progress.say(f"round {number + 1}", number, last)
-                for name, one in turns.turn(number, self._per_block).items():
-                    self._done[name].append(one)
-                    self._errors[name] = turns.failures(name)
-                if time.monotonic() - self._begun > options.max_seconds:
-                    self._notes.append(f"no further rounds after {options.max_seconds:g} s (--max_seconds)")
-                    return
-            if all(one.verdict != verdicts.UNSURE for name in self._names[1:] for one in self._judged(name)[:1]):
-                return
+
+        def one_round(number: int) -> None:
+            progress.say(f"round {number + 1}", number, options.most)
+            for name, one in turns.turn(number, self._per_block).items():
+                self._done[name].append(one)
+                self._errors[name] = turns.failures(name)
+
+        def decided() -> bool:
+            return all(one.verdict != verdicts.UNSURE for name in self._names[1:] for one in self._judged(name)[:1])
+
+        looks = interleaving.looks(options.rounds, options.most)
+        if interleaving.until_decided(looks, one_round, decided, turns.late):
+            self._notes.append(rounds.ended_early(options.max_seconds))
 
     @property
     def _usable(self) -> int:
         """How many rounds, counted from the first, have answers of all models."""
-        whole = [all(len(one.seconds) for one in each) for each in zip(*self._done.values(), strict=False)]
-        return whole.index(False) if False in whole else len(whole)
+        return rounds.usable(*self._done.values())
 
     def _series(self, name: str) -> tuple[list[rounds.Floats], rounds.Floats]:
         """(seconds of each round, rate of each round) of a model."""

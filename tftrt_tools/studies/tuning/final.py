@@ -1,8 +1,7 @@
 """The last comparison: the original and the trials that may win, timed in turns in one process. No TensorFlow here.
 
 Trials are timed minutes apart, and the GPU's clock or a neighbour's load may change meanwhile, so the ratio of two trials is not
-reliable. Here each model is called in short blocks, in turn, as `tftrt regress` does it and for the same reasons (regression.rounds);
-the round is the unit of the statistics.
+reliable. Here each model is called in short blocks, in turn (base.statistics.interleaving); the round is the unit of the statistics.
 """
 
 import dataclasses

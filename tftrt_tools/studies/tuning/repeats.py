@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 from tftrt_tools.base import records, results
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child, jobs, progress
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.savedmodel import describe, passport, staging
@@ -248,8 +249,7 @@ def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> tuple[
 
 
 def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
-    """Rounds A B C, C B A, and so on: a drift of the machine meets all alike. Args: sides: {number: Side} of as many calls each. what: is
-    done, for the progress. rounds: how many."""
+    """Rounds in turns. Args: sides: {number: Side} of as many calls each. what: is done, for the progress. rounds: how many."""
     with contextlib.ExitStack() as stack:
         progress.say("loading " + " and ".join(f"model {number}" for number in sides))
         # Each loads in a process of its own, for seconds; the measuring begins when all have.
@@ -257,12 +257,8 @@ def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
         workers = [stack.enter_context(time_model.worker(ENV)) for _ in sides]
         asked = dict(zip(sides, pool.map(Timed, workers, sides.values()), strict=True))
         counts = next(iter(asked.values())).counts
-        found: dict[int, list[list[float]]] = {number: [] for number in sides}
-        for round_number in range(rounds):
-            progress.say(f"{what} in turns", round_number, rounds)
-            for number in list(sides)[:: -1 if round_number % 2 else 1]:
-                found[number].append(asked[number].medians(counts))
-    return found
+        said = progress.each(f"{what} in turns", rounds)
+        return interleaving.in_turns(list(sides), said, lambda number: asked[number].medians(counts))
 
 
 def judged(calls: Sequence[str], rounds: tuple[Rounds, Rounds], made: Mapping[int, tuple[float, int]]) -> Repeats:

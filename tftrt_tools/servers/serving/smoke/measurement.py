@@ -3,10 +3,12 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.models.execution import run
 from tftrt_tools.servers.client import ServingError
 from tftrt_tools.servers.serving.smoke import latency
@@ -15,6 +17,8 @@ from tftrt_tools.servers.serving.smoke.plan import Group
 from tftrt_tools.servers.serving.smoke.served_model import Asking, Served
 
 _WARM_UP = 5
+# Requests to each model in a round.
+_REQUESTS = 2
 # A first request this many times slower than the later ones built an engine, or did other work of a first use.
 SLOW_FIRST = 20
 # Below this the network and the launching of kernels are most of a request, and an engine gains little.
@@ -92,9 +96,9 @@ def group(sender: Sender, one: Group, repeats: int) -> Measured:
 
 
 def against_native(converted: Sender, native: Sender, call: run.Call, repeats: int) -> latency.Ratio:
-    """Time two models on the same inputs in the order native, converted, converted, native, again and again.
+    """Time two models on the same inputs, in turns.
 
-    Args: converted, native: Senders. repeats: blocks of four requests. Returns: latency.Ratio, native over converted.
+    Args: converted, native: Senders. repeats: rounds of four requests. Returns: latency.Ratio, native over converted.
     """
     requests = {sender: sender.request(call) for sender in (converted, native)}
 
@@ -103,12 +107,11 @@ def against_native(converted: Sender, native: Sender, call: run.Call, repeats: i
 
     for _ in range(_WARM_UP):
         seconds(native), seconds(converted)
-    blocks = []
-    for number in range(repeats):
-        progress.say(f"timing {call.text()} against the native model", number, repeats)
-        first, second, third, fourth = map(seconds, (native, converted, converted, native))
-        blocks.append(((first + fourth) / 2, (second + third) / 2))
-    return latency.ratio(blocks)
+    said = progress.each(f"timing {call.text()} against the native model", repeats)
+    found = interleaving.in_turns((native, converted), said, seconds, blocks=_REQUESTS)
+    return latency.ratio(
+        np.column_stack([np.reshape(found[side], (-1, _REQUESTS)).mean(axis=1) for side in (native, converted)])
+    )
 
 
 def first_request(measured: Measured, call: str, builds: bool = True) -> Evidence | None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import tensorrt as trt
 
 from tftrt_tools.base.process import background
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.models.execution.job import cudart
 from tftrt_tools.models.kinds.plan import profiles
 from tftrt_tools.models.kinds.plan.document import ENGINE
@@ -390,13 +391,13 @@ def _graphed(chosen: _One, facts: _Facts) -> None:
 
     for _ in range(_WARM):
         replayed()
-    turns: dict[str, list[float]] = {"plain": [], "graph": [], "plain_row": [], "graph_row": []}
-    for _ in range(_ROWS):
-        turns["plain"].append(_median_wall(chosen.context.call))
-        turns["graph"].append(_median_wall(replayed))
-        turns["plain_row"].append(_row(chosen, chosen.context.enqueue))
-        turns["graph_row"].append(_row(chosen, captured.launch))
-    facts["turns"] = turns
+    ways = {
+        "plain": lambda: _median_wall(chosen.context.call),
+        "graph": lambda: _median_wall(replayed),
+        "plain_row": lambda: _row(chosen, chosen.context.enqueue),
+        "graph_row": lambda: _row(chosen, captured.launch),
+    }
+    facts["turns"] = interleaving.in_turns(list(ways), range(_ROWS), lambda way: ways[way]())
 
 
 def _median_wall(call: Callable[[], object]) -> float:

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.models.execution import inputs, run_job, trace
 from tftrt_tools.models.execution.job import timing
 from tftrt_tools.models.execution.run import NamedCall
@@ -146,12 +147,13 @@ class Recorder(abc.ABC, Generic[L]):
         for name, (whole_calls, _) in calls.items():
             seconds = self._try(f"timing the {name}", _warm, whole_calls.call)
             if seconds is not None:
-                counts[name] = min(max(_LEAST, int(_ROUND_SECONDS / seconds)), _MOST)
-        for number in range(rounds):
-            for name, count in counts.items():
-                progress.say("timing calls", number, rounds)
-                whole_of_call, facts = calls[name]
-                facts["untraced"].append(self._try(f"timing the {name}", _timed, whole_of_call, count) or [])
+                counts[name] = interleaving.calls_of_block(seconds, _LEAST, _MOST, _ROUND_SECONDS)
+
+        def block(name: str) -> list[list[float]]:
+            return self._try(f"timing the {name}", interleaving.block, calls[name][0].timed, counts[name]) or []
+
+        for name, blocks in interleaving.in_turns(list(counts), progress.each("timing calls", rounds), block).items():
+            calls[name][1]["untraced"] += blocks
         self._write()
 
     def _several(self, whole_calls: WholeCalls, callers: int, kept: list[dict[str, Any]]) -> None:
@@ -225,11 +227,6 @@ def _rounded(value: object) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(item) for name, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _timed(one: WholeCalls, count: int) -> list[list[float]]:
-    """`count` calls; the one before them finds cold caches and does not count."""
-    return [one.timed() for _ in range(count + 1)][1:]
 
 
 def _warm(call: Callable[[], object]) -> float:
