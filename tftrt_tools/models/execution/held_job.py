@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 
 from tftrt_tools.base.process import progress
-from tftrt_tools.models.execution import npz, run_job
+from tftrt_tools.models.execution import kept_job, npz, run_job
 from tftrt_tools.models.execution.held import Asked
 from tftrt_tools.models.execution.runner import Runner, Wanted, Where
 
-# The model of this process: {token: its runner}, and what closes it.
+# The model of this process: {token: its runner}.
 _held: dict[str, Runner] = {}
-_closing = contextlib.ExitStack()
 
 
 def call(asked: Asked) -> Where:
@@ -26,9 +24,8 @@ def call(asked: Asked) -> Where:
 
 def _loaded(asked: Asked) -> Runner:
     _held.clear()
-    _closing.close()
     progress.say(f"loading {asked.label}")
     load = importlib.import_module(asked.loader).load
-    runner: Runner = _closing.enter_context(load(asked.path, Wanted(label=asked.label)))
+    runner: Runner = kept_job.kept(load, asked.path, Wanted(label=asked.label))
     _held[asked.token] = runner
     return runner

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 
 from tftrt_tools.base.process import progress
-from tftrt_tools.models.execution import run_job
+from tftrt_tools.models.execution import kept_job, run_job
 from tftrt_tools.models.execution.run import Indexed, LoadRequest
 from tftrt_tools.models.execution.runner import Load, Wanted
-
-_HELD = contextlib.ExitStack()
 
 
 def made(asked: LoadRequest, load: Load) -> Indexed:
@@ -19,8 +16,8 @@ def made(asked: LoadRequest, load: Load) -> Indexed:
     Args: load: of the kind.
     Returns: (function of a call's index that makes it, number of calls). Raises: TftrtError.
     """
-    # Closed with the process: a context that nothing refers to would close at once.
-    runner = _HELD.enter_context(load(asked.model, Wanted(label=asked.model)))
+    # One process may have several models under load.
+    runner = kept_job.kept(load, asked.model, Wanted(label=asked.model), beside=True)
     ready = [runner.ready(call.signature, run_job.read_inputs(call)) for call in asked.calls]
     for number, (call, feed) in enumerate(zip(asked.calls, ready, strict=True)):
         progress.say("calling the model", number, len(ready))

@@ -1,4 +1,8 @@
-"""The SavedModel that the user named, or a temporary one, exported from the file that the user named. No TensorFlow here."""
+"""The SavedModel that the user named, or a temporary one, exported from the file that the user named. No TensorFlow here.
+
+`check` and `opened` here are for commands that convert or serve a SavedModel, which need its directory alone. Those of `kinds.opening` take
+models of every kind, read what is in them, and call these for SavedModels; so this room knows no other kind.
+"""
 
 import contextlib
 import dataclasses

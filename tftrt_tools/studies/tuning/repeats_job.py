@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-
-from tftrt_tools.models.execution import npz, run_job
+from tftrt_tools.models.execution import kept_job, npz, run_job
 from tftrt_tools.models.execution.job import timing
 from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
 from tftrt_tools.models.kinds.savedmodel import runner_job
 from tftrt_tools.studies.tuning import turns_job
 from tftrt_tools.studies.tuning.repeats import Answer, Request
 
-# The model lives as long as the process: engines go when their model goes.
-_HELD = contextlib.ExitStack()
+# Makes each call of the model.
 _READY: list[Ready] = []
 
 
@@ -22,10 +19,8 @@ def job(request: Request) -> Answer:
         blocks = (turns_job.block(one, count) for one, count in zip(_READY, request.counts, strict=True))
         return Answer(seconds=tuple(map(tuple, blocks)))
     asked = request.load
-    # A process that loads again has only the last model.
     _READY.clear()
-    _HELD.close()
-    model = _HELD.enter_context(runner_job.load(asked.model, Wanted(label="a build", tags=asked.tags)))
+    model = kept_job.kept(runner_job.load, asked.model, Wanted(label="a build", tags=asked.tags))
     for signature, path in asked.calls:
         inputs = run_job.objects(npz.load(path))
         _READY.append(_whole(model, signature, inputs) if asked.from_host else model.ready(signature, inputs))

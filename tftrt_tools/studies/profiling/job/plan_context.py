@@ -1,4 +1,8 @@
-"""An engine out of a model, ready to be called: a context of one profile, its stream and its buffers."""
+"""An engine out of a model, ready to be called: a context of one profile, its stream and its buffers.
+
+It stands beside models.kinds.plan.job.context, which answers a user's arrays. Here the inputs are drawn and stay on the GPU, and the engine
+may be one of TF-TRT: with an implicit batch, or with inputs whose values are shapes.
+"""
 
 from __future__ import annotations
 
