@@ -97,6 +97,23 @@ def _whole(say, name):
     return types.SimpleNamespace(call=lambda: None, timed=lambda: say(name))
 
 
+def of_graphs(say, monkeypatch):
+    pytest.importorskip("tensorrt")
+    from tftrt_tools.studies.profiling.job import plan_job
+
+    plain, graph = (lambda: None), types.SimpleNamespace(nodes=1, launch=lambda: None)
+    chosen = types.SimpleNamespace(
+        context=types.SimpleNamespace(call=plain, enqueue=plain, stream=0),
+        cuda=types.SimpleNamespace(wait=lambda stream: None, captured=lambda enqueue, stream: graph),
+    )
+    monkeypatch.setattr(plan_job, "_median_wall", lambda call: say("plain" if call is plain else "graph"))
+    monkeypatch.setattr(plan_job, "_row", lambda _, launch: say("plain_row" if launch is plain else "graph_row"))
+    facts = {}
+    plan_job._graphed(chosen, facts)
+    assert list(facts["turns"]) == ["plain", "graph", "plain_row", "graph_row"]
+    return list(facts["turns"]), plan_job._ROWS, 1
+
+
 class _nothing:
     def __enter__(self):
         return self
@@ -106,7 +123,7 @@ class _nothing:
 
 
 @pytest.mark.parametrize(
-    "place", [of_tuning, of_builds, of_batching, of_smoke, _of_rounds("AB"), _of_rounds("ABC"), of_profile]
+    "place", [of_tuning, of_builds, of_batching, of_smoke, _of_rounds("AB"), _of_rounds("ABC"), of_profile, of_graphs]
 )
 def test_the_blocks_come_in_the_one_order(place, monkeypatch):
     said = []
