@@ -107,6 +107,7 @@ def prepared(preparation: Preparation) -> list[str]:
             f"{terminal.counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
             "with dynamic shapes"
         )
+    said += _resizes(preparation)
     if preparation.dropouts:
         said.append(preparation_module.dropouts(preparation.dropouts))
     if preparation.slices:
@@ -128,6 +129,19 @@ def prepared(preparation: Preparation) -> list[str]:
             "TF-TRT knows no groups"
         )
     return said
+
+
+def _resizes(preparation: Preparation) -> Iterator[str]:
+    if preparation.resized:
+        megabytes = sum(one.added_bytes for one in preparation.resized) / 1e6
+        kinds = ", ".join(sorted({one.type for one in preparation.resized}))
+        yield (
+            f"{terminal.counted(len(preparation.resized), 'resize')} ({kinds}) written as products with constant weights, "
+            f"{megabytes:.3g} MB: TF-TRT refuses the op, or computes it wrongly"
+        )
+    if preparation.kept_resizes:
+        counted = terminal.counted(len(preparation.kept_resizes), "resize")
+        yield f"{counted} of open sizes kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels"
 
 
 def table(title: str | None, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:

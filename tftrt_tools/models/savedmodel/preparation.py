@@ -35,6 +35,21 @@ class Dilated(records.Record):
     added_bytes: int = 0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resized(records.Record):
+    """A resize of pictures that was written as products."""
+
+    # The name of the node that gives its result now.
+    name: str
+    # The type that it had.
+    type: str
+    # Height and width of the picture, and of the result.
+    before: tuple[int, int]
+    behind: tuple[int, int]
+    # The bytes of weights that came into the graph with it.
+    added_bytes: int = 0
+
+
 def constant(name: str, value: str) -> str:
     """A sentence on a placeholder that no signature names. Args: as of Preparation.defaults."""
     return f"{name} has {'the value ' + value if value else 'its default'} for good: no signature names it, so nobody can feed it"
@@ -57,6 +72,10 @@ class Preparation(records.Record):
     dilated: tuple[Dilated, ...] = ()
     # Names of paddings that were moved behind the ExpandDims of their convolution.
     paddings: tuple[str, ...] = ()
+    # Resizes that were written as products with constant weights.
+    resized: tuple[Resized, ...] = ()
+    # Names of resizes that stay in TensorFlow, because an engine may compute them wrongly.
+    kept_resizes: tuple[str, ...] = ()
     # Names of slices that are counted from the beginning now, and were from the end.
     slices: tuple[str, ...] = ()
     # Names of Reshapes that keep the rows and have a constant shape now; it was computed.
@@ -73,6 +92,11 @@ class Preparation(records.Record):
     defaults: tuple[tuple[str, str], ...] = ()
     # Inputs that only conditionals read.
     offered: tuple[str, ...] = ()
+
+    @property
+    def native(self) -> frozenset[str]:
+        """Names of nodes that stay in TensorFlow."""
+        return self.left | frozenset(self.kept_resizes)
 
     @property
     def left(self) -> frozenset[str]:

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tftrt_tools.models.savedmodel import engine_op
 from tftrt_tools.models.savedmodel.inspection import Finding
-from tftrt_tools.models.savedmodel.job import graph, inferred, segment, slices
+from tftrt_tools.models.savedmodel.job import graph, inferred, resized, segment, slices
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -294,5 +294,11 @@ _RULES = (
         holds=_pools_channels,
         outcome=_WRONG,
         text="TF-TRT pools height and width alone, and {nodes} pools channels or rows, too",
+    ),
+    _Rule(
+        ops=frozenset({resized.NEAREST}),
+        holds=resized.takes_other_pixels,
+        outcome=_WRONG,
+        text="TF-TRT ignores half_pixel_centers and the rounding of align_corners, and {nodes} takes other pixels with them",
     ),
 )

@@ -13,7 +13,7 @@ from tensorflow.core.framework import types_pb2
 
 from tftrt_tools.base import errors, terminal, tf_private
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
-from tftrt_tools.models.savedmodel.job import engine_order, graph, loading, unbuildable
+from tftrt_tools.models.savedmodel.job import engine_order, graph, loading, resized, unbuildable
 from tftrt_tools.models.savedmodel.preparation import Preparation
 from tftrt_tools.tftrt.conversion import pass_log
 from tftrt_tools.tftrt.conversion.job import patterns, quantization_aware, thrown
@@ -241,7 +241,7 @@ def clusters(frozen: Frozen, settings: Settings) -> PassLog:
 
 def _native(frozen: Frozen, settings: Settings, gathered: Patterns | None) -> set[str]:
     """Names of nodes that stay in TensorFlow."""
-    return _matching(frozen.graph_def, settings, "keep_native_nodes", gathered) | frozen.preparation.left
+    return _matching(frozen.graph_def, settings, "keep_native_nodes", gathered) | frozen.preparation.native
 
 
 def _check_ops(names: Sequence[str]) -> None:
@@ -310,6 +310,8 @@ def _reason(
 ) -> LeftOut:
     if node.name in frozen.preparation.left:
         return pass_log.LeftOut(node.name, node.op, "a convolution of several groups; TF-TRT knows of one only")
+    if node.name in frozen.preparation.kept_resizes:
+        return pass_log.LeftOut(node.name, node.op, resized.REASON)
     if node.name in native:
         return pass_log.LeftOut(node.name, node.op, "kept native by --keep_native_nodes")
     if node.name in frozen.thrown[settings.dynamic]:

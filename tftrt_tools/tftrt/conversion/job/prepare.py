@@ -22,6 +22,7 @@ from tftrt_tools.models.savedmodel.job import (
     graph,
     grouped,
     loading,
+    resized,
     slices,
     unbuildable,
 )
@@ -72,6 +73,7 @@ def passed(
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
+        products = resized.rewrite(frozen.graph_def, kept)
         done = Preparation(
             opened=tuple(calls),
             convolutions=convolutions,
@@ -79,6 +81,8 @@ def passed(
             paddings=paddings,
             folded=folded,
             flattened=reshaped,
+            resized=products,
+            kept_resizes=resized.wrong(frozen.graph_def, kept),
             dropouts=dropped,
             unquantized=left_out,
             frozen=tuple((key, value.item()) for key, value in own.items()),

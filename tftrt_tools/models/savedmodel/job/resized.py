@@ -1,0 +1,184 @@
+"""Resizes of pictures: written as products with constant weights, and kept out of engines that would answer wrongly.
+
+Of ResizeBilinear TF-TRT 2.14 takes the form with align_corners alone, and it takes neither ResizeBicubic nor ResizeArea. It takes every
+ResizeNearestNeighbor, but tells TensorRT neither of half_pixel_centers nor of the rounding of align_corners. Such an engine is built and
+takes other pixels, unless each pixel is repeated (seen with TensorRT 8.5.3 on an H100).
+
+All four ops are linear, and treat height and width apart. So with known sizes each is
+
+    result = rows * picture * columns
+
+in every channel, where rows and columns are constant. Their numbers are what TensorFlow's own op answers for pictures of a single 1, so
+that nothing of the four ops is repeated here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, inferred
+from tftrt_tools.models.savedmodel.preparation import Resized
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+NEAREST = "ResizeNearestNeighbor"
+OPS = frozenset({"ResizeBilinear", "ResizeBicubic", "ResizeArea", NEAREST})
+REASON = "TF-TRT takes it, and the engine takes other pixels than TensorFlow; with known sizes it becomes a product"
+# The most bytes of weights that one resize may add.
+_MOST_BYTES = 64 << 20
+_CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[Resized, ...]:
+    """Write the resizes that TF-TRT refuses, or would compute wrongly, as products, in place. Those of open sizes, and those inside
+    functions and loops, stay as they are.
+
+    Args: graph_def: frozen. kept: names of nodes to leave as they are. Returns: Resized for each, in the graph's order.
+    """
+    sites = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
+    if not sites:
+        return ()
+    shapes, loops = inferred.shapes(graph_def), control_flow.in_loops(graph_def)
+    writer, written = _Writer(graph_def), []
+    for node in sites:
+        op = shapes.get_operation_by_name(node.name)
+        before, behind = _sizes(op.inputs[0]), _sizes(op.outputs[0])
+        # A constant inside a loop would need an Enter node.
+        if before is None or behind is None or node.name in loops or op.inputs[0].dtype != tf.float32 or _is_right(op):
+            continue
+        if 4 * sum(size * result for size, result in zip(before, behind, strict=True)) <= _MOST_BYTES:
+            written.append(writer.write(node, before, behind))
+    return tuple(written)
+
+
+def wrong(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[str, ...]:
+    """Names of resizes that TF-TRT takes, and that an engine may compute wrongly. Args: as of `rewrite`."""
+    names = [node.name for node in graph_def.node if node.op == NEAREST and node.name not in kept]
+    shapes = inferred.shapes(graph_def) if names else tf.Graph()
+    return tuple(name for name in names if not _is_right(shapes.get_operation_by_name(name)))
+
+
+def takes_other_pixels(op: tf.Operation) -> bool:
+    """Whether an engine surely computes a resize otherwise than TensorFlow. Args: op: of NEAREST, in a graph of inferred shapes."""
+    known = _sizes(op.inputs[0]) is not None and _sizes(op.outputs[0]) is not None
+    return not _is_right(op) and (known or bool(op.get_attr("align_corners")))
+
+
+def _is_right(op: tf.Operation) -> bool:
+    """Whether TF-TRT takes a resize, and its engine answers as TensorFlow does at every size."""
+    if op.type != NEAREST:
+        return op.type == "ResizeBilinear" and bool(op.get_attr("align_corners"))
+    before, behind = _sizes(op.inputs[0]), _sizes(op.outputs[0])
+    if before is not None and before == behind:
+        return True
+    return not op.get_attr("align_corners") and (not op.get_attr("half_pixel_centers") or _repeats(op))
+
+
+def _repeats(op: tf.Operation) -> bool:
+    """Whether each pixel is repeated, as often as all others, at every size."""
+    before, behind = _sizes(op.inputs[0]), _sizes(op.outputs[0])
+    if before is not None and behind is not None:
+        return all(size and result and not result % size for size, result in zip(before, behind, strict=True))
+    product, picture = op.inputs[1].op, dimensions.of(op.inputs[0])
+    while product.type in ("Identity", "Cast"):
+        product = product.inputs[0].op
+    if product.type != "Mul" or picture is None:
+        return False
+    for sizes, factors in itertools.permutations(product.inputs):
+        counts = tf.get_static_value(factors)
+        if counts is not None and np.all(counts >= 1) and dimensions.of_shape(sizes) == picture[1:3]:
+            return True
+    return False
+
+
+def _sizes(tensor: tf.Tensor) -> tuple[int, int] | None:
+    """(height, width) of pictures, None where one of them is open."""
+    if tensor.shape.rank != 4 or None in tensor.shape[1:3]:
+        return None
+    height, width = tensor.shape[1:3].as_list()
+    return height, width
+
+
+class _Writer:
+    """Writes the resizes of one graph. Those of the same kind and sizes share their weights."""
+
+    def __init__(self, graph_def: graph_pb2.GraphDef) -> None:
+        self._graph_def, self._nodes = graph_def, {node.name: node for node in graph_def.node}
+        # {the kind, the sizes, and the place in the product: the constant's name}.
+        self._constants: dict[tuple[object, ...], str] = {}
+
+    def write(self, node: node_def_pb2.NodeDef, before: tuple[int, int], behind: tuple[int, int]) -> Resized:
+        """Write one, whose result keeps its name. Args: before, behind: height and width of the picture and of the result."""
+        (height, width), (rows, columns) = before, behind
+        source, added = node.input[0], 0
+        if before != behind:
+            source = self._transposed(f"{node.name}/channels_first", source, _CHANNELS_FIRST)
+        sides = [("rows", height, rows), ("columns", width, columns)]
+        if height * width * columns + rows * height * columns < rows * height * width + rows * width * columns:
+            sides.reverse()
+        for side, size, result in sides:
+            if size != result:
+                weights, of_weights = self._constant(node, side, size, result)
+                added += of_weights
+                operands = (weights, source) if side == "rows" else (source, weights)
+                source = self._product(f"{node.name}/{side}", operands)
+        kind = node.op
+        node.op, node.input[:] = "Identity", [source]
+        node.attr.clear()
+        node.attr["T"].type = tf.float32.as_datatype_enum
+        if before != behind:
+            self._transpose(node, _CHANNELS_LAST)
+        return Resized(name=node.name, type=kind, before=before, behind=behind, added_bytes=added)
+
+    def _constant(self, node: node_def_pb2.NodeDef, side: str, size: int, result: int) -> tuple[str, int]:
+        """(name of the weights of one side, bytes that they add)."""
+        attributes = {name: node.attr[name].b for name in ("align_corners", "half_pixel_centers") if name in node.attr}
+        key = (node.op, *sorted(attributes.items()), side, size, result)
+        if key in self._constants:
+            return self._constants[key], 0
+        weights = _weights(node.op, attributes, size, result)
+        values = (weights if side == "rows" else weights.T)[None, None]
+        self._constants[key] = added_nodes.constant(f"{node.name}/{side}_weights", values, self._graph_def, self._nodes)
+        return self._constants[key], values.nbytes
+
+    def _transposed(self, name: str, source: str, order: tuple[int, ...]) -> str:
+        node, own_name = self._added(name, "Transpose", (source,))
+        self._transpose(node, order)
+        return own_name
+
+    def _transpose(self, node: node_def_pb2.NodeDef, order: tuple[int, ...]) -> None:
+        """Make a node of one input a transposition."""
+        values = np.array(order, np.int32)
+        node.op = "Transpose"
+        node.input.append(added_nodes.constant(f"{node.name}/order", values, self._graph_def, self._nodes))
+        node.attr["Tperm"].type = tf.int32.as_datatype_enum
+
+    def _product(self, name: str, operands: tuple[str, str]) -> str:
+        node, own_name = self._added(name, "BatchMatMulV2", operands)
+        for attribute in ("adj_x", "adj_y"):
+            node.attr[attribute].b = False
+        return own_name
+
+    def _added(self, name: str, kind: str, sources: tuple[str, ...]) -> tuple[node_def_pb2.NodeDef, str]:
+        """(a new node, its name)."""
+        own_name = added_nodes.free(name, self._nodes)
+        node = self._graph_def.node.add(name=own_name, op=kind, input=sources)
+        node.attr["T"].type = tf.float32.as_datatype_enum
+        self._nodes[own_name] = node
+        return node, own_name
+
+
+def _weights(kind: str, attributes: dict[str, bool], size: int, result: int) -> npt.NDArray[np.float32]:
+    """(result, size) of weights: column i is what the op answers for `size` pixels of which number i is 1 and the others are 0."""
+    with tf.init_scope(), tf.device("/CPU:0"):
+        pictures = tf.reshape(tf.eye(size), (size, size, 1, 1))
+        answers = getattr(tf.raw_ops, kind)(images=pictures, size=[result, 1], **attributes)
+        weights: npt.NDArray[np.float32] = np.ascontiguousarray(answers.numpy()[:, :, 0, 0].T)
+    return weights
