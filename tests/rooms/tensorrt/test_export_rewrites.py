@@ -11,6 +11,7 @@ import tensorflow as tf
 from onnx import TensorProto, helper, numpy_helper
 
 from tests import onnx_files, onnx_sources
+from tests.prepared_models import save, unet_with_conditionals
 from tftrt_tools.command_line import cli
 from tftrt_tools.models.kinds.onnx import file
 from tftrt_tools.tensorrt.exporting import rewrite_job, rewriting
@@ -579,6 +580,72 @@ def test_a_suppression_of_classes_passes_with_an_open_batch(tftrt, tmp_path):
     assert found["NonMaxSuppression"] == found["TopK"] == 1 and not {"EyeLike", "CumSum", "Range"} & found.keys()
 
 
+def exported(tftrt, source, folder, *flags):
+    """({op: count}, what the command printed) of an export that passes."""
+    done = tftrt("export", source, f"--output={folder / 'm.onnx'}", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return file.overview(str(folder / "m.onnx")).ops, done.stdout
+
+
+DILATED = {
+    "one dimension": (3, lambda x, f: tf.nn.convolution(x, f[1], padding="SAME", dilations=2)),
+    "causal": (3, lambda x, f: tf.keras.layers.Conv1D(5, 3, dilation_rate=4, padding="causal")(x)),
+    "two dimensions": (4, lambda x, f: tf.nn.convolution(x, f, padding="SAME", dilations=[2, 3])),
+    "without padding": (4, lambda x, f: tf.nn.convolution(x, f, padding="VALID", dilations=[2, 2])),
+    "depthwise": (4, lambda x, f: tf.nn.depthwise_conv2d(x, f[..., :1], [1, 1, 1, 1], "SAME", dilations=[2, 2])),
+}
+
+
+@pytest.mark.parametrize("sizes", ["open", "known"])
+@pytest.mark.parametrize("kind", DILATED)
+def test_a_convolution_with_dilations_is_one_op_in_the_file(kind, sizes, tftrt, tmp_path):
+    """tf2onnx's own form of it has a dozen nodes that compute paddings where sizes are open, and TensorRT 8.5 refuses them."""
+    rank, body = DILATED[kind]
+    filters = np.random.default_rng(0).normal(size=(3, 3, 4, 5)).astype("f4")
+    size = 16 if sizes == "known" else None
+    x = tf.keras.Input((*[size] * (rank - 2), 4), name="x")
+    tf.saved_model.save(tf.keras.Model(x, body(x, filters)), str(tmp_path / "m"))
+    shapes = f"--shapes=x:1x{'x'.join(['16'] * (rank - 2))}x4,3x{'x'.join(['16'] * (rank - 2))}x4"
+    found, said = exported(tftrt, tmp_path / "m", tmp_path, shapes)
+    assert found["Conv"] == 1 and "1 node by dilations" in said
+    assert not {"Reshape", "Shape", "Mod", "Sub", "Slice", "Pad"} & found.keys() - (
+        {"Pad"} if kind == "causal" else set()
+    )
+
+
+REVERSED = {
+    "one axis": (lambda x: tf.reverse(x, [1]), (None, 7, 3)),
+    "from the end": (lambda x: tf.reverse(x, [-2]), (None, 7, 3)),
+    "several": (lambda x: tf.reverse(x, [0, 2]), (None, 7, 3)),
+    "open": (lambda x: tf.reverse(x, [1]), (None, None, 3)),
+    "whole numbers": (lambda x: tf.cast(tf.reverse(tf.cast(x, tf.int32), [1]), tf.float32), (None, 7, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", REVERSED)
+def test_a_tensor_in_the_opposite_order_is_one_slice(kind, tftrt, tmp_path):
+    body, shape = REVERSED[kind]
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec(shape, name="x")])
+    def serve(x):
+        return {"y": body(x * 4.0) + 1.0}
+
+    save(serve, tmp_path / "m")
+    found, said = exported(tftrt, tmp_path / "m", tmp_path, "--shapes=x:1x7x3,4x7x3")
+    assert found["Slice"] == 1 and "1 node by reverse" in said
+    assert not {"ReverseSequence", "Transpose", "Shape"} & found.keys()
+    found, _ = exported(tftrt, tmp_path / "m", tmp_path, "--shapes=x:1x7x3,4x7x3", "--rewrite=-reverse")
+    assert "ReverseSequence" in found
+
+
+def test_an_input_that_only_conditionals_read_is_named_with_the_flag(tftrt, tmp_path):
+    source = unet_with_conditionals(tmp_path / "m")
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}")
+    assert "input training is read by conditionals alone: --freeze=training:false" in done.stdout
+    _, said = exported(tftrt, source, tmp_path, "--freeze=training:false")
+    assert "read by conditionals alone" not in said
+
+
 def test_without_rewrites_the_graph_is_as_it_was_exported(tftrt, tmp_path):
     source = onnx_sources.rows(tmp_path / "saved", lambda x: tf.nn.gelu(x) + 3)
     for flags, expected in (
@@ -796,8 +863,9 @@ def test_a_file_may_grow_by_a_rewrite_that_is_asked_for(tmp_path):
 
 
 def test_the_names_of_the_rewrites_are_those_that_can_be_made():
-    assert {*registry.IN_GRAPH, *converting.CONVERTING} == REWRITES.keys()
-    assert {name for name, one in REWRITES.items() if one.converting} == converting.CONVERTING.keys()
+    while_converting = {*converting.CONVERTING, *converting.BEFORE}
+    assert {*registry.IN_GRAPH, *while_converting} == REWRITES.keys()
+    assert {name for name, one in REWRITES.items() if one.converting} == while_converting
     assert all(set(one.default) <= set(one.possible) <= set(TARGETS) for one in REWRITES.values())
 
 
@@ -827,7 +895,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, wide_conv; or none",
+            "there are: nms, einsum, dilations, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),

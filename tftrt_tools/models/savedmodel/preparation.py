@@ -29,7 +29,7 @@ class Dilated(records.Record):
     type: str
     # The dilations along height and width; with three dimensions, the depth's first.
     dilations: tuple[int, ...]
-    # "SAME" or "VALID"; if "VALID" needs padding, a Pad comes before it.
+    # "SAME", "EXPLICIT" or "VALID"; if "VALID" needs padding, a Pad comes before it.
     padding: str
     # Bytes of zeros in the filter of a depthwise one, or of one with three dimensions.
     added_bytes: int = 0

@@ -79,10 +79,20 @@ def job(request: Request) -> Answer:
         dimensions={name: tuple(places) for name, places in dimensions.items()},
         renamed=made.renamed,
         nodes=tuple(model_file.nodes(graph)),
-        notes=(*made.notes, *ranks.notes(found, values), *freezing.notes(unread)),
+        notes=(*made.notes, *ranks.notes(found, values), *freezing.notes(unread), *_offered(made, specs, values)),
         rewritten=made.rewritten,
         opset=request.opset,
     )
+
+
+def _offered(made: conversion.Converted, specs: list[InputSpec], frozen: Mapping[str, object]) -> list[str]:
+    """Lines on inputs whose value would take conditionals out of the file."""
+    names = conversion.deciding(made.frozen, made.renamed, specs) if made.frozen is not None else []
+    return [
+        f"input {name} is read by conditionals alone: --freeze={name}:false (or true) takes them out of the file"
+        for name in names
+        if name not in frozen
+    ]
 
 
 def _check_distinct(inputs: list[str], outputs: list[str]) -> None:

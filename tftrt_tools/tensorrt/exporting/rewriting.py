@@ -43,6 +43,10 @@ REWRITES: Mapping[str, Rewrite] = {
         converting=True,
     ),
     "einsum": Rewrite(title="Einsum of two operands: one MatMul", converting=True),
+    "dilations": Rewrite(
+        title="a convolution between SpaceToBatchND and BatchToSpaceND: one with dilations", converting=True
+    ),
+    "reverse": Rewrite(title="a tensor in the opposite order: one Slice that goes backwards", converting=True),
     "layer_norm": Rewrite(title="LayerNormalization: one op, or for 8.5 ops that its parser takes"),
     "gelu": Rewrite(
         title="GELU: one op", default=("10", "11", "onnxruntime"), possible=("10", "11", "onnxruntime"), opset=20

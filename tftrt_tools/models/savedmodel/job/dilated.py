@@ -71,11 +71,13 @@ def rewrite(
     results: frozenset[str] = frozenset(),
     kept: frozenset[str] = frozenset(),
     sums: bool = True,
+    explicit: bool = False,
 ) -> tuple[Dilated, ...]:
     """Write the convolutions with dilations of a graph as one op each, in place, but not inside functions.
 
     Args: graph_def: frozen. results: names of the nodes that the signature returns. kept: names of nodes to leave as they are.
       sums: write depthwise ones whose zeros would be too many as sums; in implicit batch mode TF-TRT takes no Slice.
+      explicit: write paddings of two dimensions as numbers of the convolution, which TF-TRT does not take, in place of SAME or a Pad.
     Returns: Dilated for each written one, in the graph's order.
     """
     if not any(node.op == "BatchToSpaceND" for node in graph_def.node):
@@ -89,7 +91,7 @@ def rewrite(
         if site and site.convolution.name not in kept and site.before.name not in kept:
             plan = _plan(site, view)
             if plan and (sums or plan.taps is None):
-                written.append(_write(site, plan, view))
+                written.append(_write(site, _numbered(site, plan) if explicit else plan, view))
     return tuple(written)
 
 
@@ -149,7 +151,7 @@ class _Plan:
     blocks: tuple[int, ...]
     # (before, after) each.
     pads: tuple[tuple[int, int], ...]
-    # The padding of the convolution, as TensorFlow names it.
+    # The padding of the convolution, as TensorFlow names it: "SAME", "VALID" behind a Pad of `pads`, or "EXPLICIT" of `pads`.
     padding: str
     # The filter with zeros between its values, or None.
     filters: npt.NDArray[Any] | None = None
@@ -285,6 +287,12 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
     return dataclasses.replace(plan, padding="VALID", taps=filters[..., 0], sizes=results)
 
 
+def _numbered(site: _Site, plan: _Plan) -> _Plan:
+    """The plan with its paddings as numbers of the convolution, where TensorFlow's op takes them."""
+    padded = plan.taps is None and _DIMENSIONS[site.convolution.op] == 2 and any(map(any, plan.pads))
+    return dataclasses.replace(plan, padding="EXPLICIT") if padded else plan
+
+
 def _results(
     site: _Site, widths: Sequence[int], pads: Sequence[tuple[int, int]], view: _View
 ) -> tuple[int, ...] | None:
@@ -367,6 +375,9 @@ def _write(site: _Site, plan: _Plan, view: _View) -> Dilated:
     elif plan.taps is None:
         convolution.attr["dilations"].list.i[:] = site.by_axis(1, plan.blocks)
     convolution.attr["padding"].s = plan.padding.encode()
+    if plan.padding == "EXPLICIT":
+        numbers = itertools.chain.from_iterable(site.by_axis((0, 0), plan.pads))
+        convolution.attr["explicit_paddings"].list.i[:] = numbers
     if plan.padding == "VALID" and any(map(any, plan.pads)):
         pad = graph_def.node.add(name=added_nodes.free(f"{convolution.name}/padding", nodes))
         nodes[pad.name] = pad

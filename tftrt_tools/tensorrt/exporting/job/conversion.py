@@ -23,7 +23,7 @@ from tftrt_tools.models.savedmodel import preparation
 from tftrt_tools.models.savedmodel.job import compiled, conditionals, defaulted, dropouts, loading, unnamed
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting.job import fourier
-from tftrt_tools.tensorrt.exporting.job.rewrites.converting import CONVERTING
+from tftrt_tools.tensorrt.exporting.job.rewrites.converting import BEFORE, CONVERTING
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import BOOL, Replaced
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def convert(root: object, function: tf.types.experimental.ConcreteFunction, aske
             frozen, tables = _graph(root, function, inputs, [tensor for _, tensor in outputs], asked, mends.notes)
             _rank(frozen, {tensor: asked.ranks[name] for tensor, name in inputs.items() if name in asked.ranks})
             fetched = _own_tensors(frozen, outputs, inputs)
+            mends.before(frozen, [*inputs, *fetched.values()])
             kept = None if outside else frozen
             renamed = {**inputs, **{tensor: name for name, tensor in fetched.items()}}
             model, weights = _through(
@@ -286,7 +287,13 @@ class Mends:
 
     def __init__(self, rewrites: Sequence[str] = ()) -> None:
         self.notes: list[str] = []
-        self.rewritten = dict.fromkeys((one for one in rewrites if one in CONVERTING), 0)
+        self.rewritten = dict.fromkeys((one for one in rewrites if one in CONVERTING or one in BEFORE), 0)
+
+    def before(self, frozen: graph_pb2.GraphDef, tensors: Sequence[str]) -> None:
+        """Make the rewrites of the frozen graph, in place. Args: tensors: of the ends, which stay as they are."""
+        ends = frozenset(tensor.split(":")[0] for tensor in tensors)
+        for name in [one for one in self.rewritten if one in BEFORE]:
+            self.rewritten[name] = BEFORE[name](frozen, ends)
 
     def handlers(self) -> dict[str, tuple[Callable[..., None], list[object]]]:
         """As tf2onnx takes them."""
