@@ -4,7 +4,9 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import shutil
 
+import numpy as np
 import pytest
 
 from tests import diagnosed, engine_recordings
@@ -15,8 +17,9 @@ from tests.diagnosed import MS, call, op, profile, run, several, trace
 from tests.gpu_commands import NO_GPU
 from tests.rooms.servers.test_triton_publish import onnx_file, plan_directory
 from tftrt_tools.base import errors
-from tftrt_tools.command_line.commands import _calling
+from tftrt_tools.command_line.commands import _calling, _output
 from tftrt_tools.command_line.commands import diagnose as diagnose_command
+from tftrt_tools.models.execution import run as run_room
 from tftrt_tools.models.inputs import calls
 from tftrt_tools.studies.bench import breakdown
 from tftrt_tools.studies.bench.gpu_watch import Use
@@ -513,6 +516,80 @@ def test_a_mended_model_and_its_own_are_timed_in_processes_of_their_own(zoo_mode
     (first, _), (second, _) = loaded
     assert first is not second and all(from_host for _, from_host in loaded)
     assert pair.before > 0 and pair.after > 0 and pair.low <= pair.saved <= pair.high
+
+
+CALL = ("serving_default", {"tokens": (2, 3)})
+
+
+def tried_with(made, model, monkeypatch, **changes):
+    """The Trial of a mend that makes `made` of `model`."""
+    monkeypatch.setattr(in_turns, "ROUNDS", 6)
+
+    def command(words):
+        shutil.copytree(made, words[-1].removeprefix("--output_saved_model_dir="))
+        return 0
+
+    found = Diagnosis(model=str(model), original="o", profiled="", gpu="", findings=(mend("build", "m"),))
+    done = trial.tried(found, trial.Options(run=command, shapes={"c": CALL}))
+    return Diagnosis.from_dict(json.loads(json.dumps(done.to_dict()))).findings[0].trial
+
+
+def test_the_answers_of_a_mended_model_are_compared_with_the_models(zoo_model, monkeypatch):
+    model = zoo_model("lstm_tagger")
+    same = tried_with(model, model, monkeypatch)
+    assert same.alike is True and same.answers.startswith("like the model's, no float differs") and same.gained
+    other = tried_with(zoo_model("lstm_tagger", seed=1), model, monkeypatch)
+    assert other.alike is False and other.answers.startswith("not like the model's: serving_default/tag_logits: ")
+    assert not other.better
+
+
+def test_a_model_that_takes_something_else_is_timed_and_not_compared():
+    pixels, floats = ({"image": np.zeros((1, 2), dtype)} for dtype in ("uint8", "float32"))
+    asked = [run_room.Call("s", pixels), run_room.Call("s", floats)]
+    alike, said = in_turns._compared((), asked, [{"y": floats["image"]}] * 2)
+    assert alike is None
+    assert said == "not compared with the model's: it takes image float32, and the model image uint8"
+    alike, said = in_turns._compared((), asked[:1] * 2, [{"y": pixels["image"]}, {"z": pixels["image"]}])
+    assert alike is None and said == "not compared with the model's: its outputs are z"
+
+
+def gained(saved, alike, **changes):
+    """A Trial of 1 ms and more."""
+    told = {"low": saved - 1e-5, "high": saved + 1e-5, **changes}
+    answers = {True: "like the model's, SNR 50.0 dB", False: "not like the model's: y: snr_db is 3, wanted >= 30"}
+    return finding.Trial(
+        command=("convert", str(saved)),
+        before=2e-3,
+        after=1e-3,
+        saved=saved,
+        alike=alike,
+        answers=answers.get(alike, ""),
+        **told,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "better"),
+    [
+        (gained(1e-3, True), True),
+        (gained(1e-3, False), False),
+        (gained(1e-3, None), False),
+        (gained(1e-3, True, low=-1e-3), False),
+        (gained(-1e-3, True), False),
+    ],
+)
+def test_a_mend_is_better_only_where_it_is_faster_and_answers_the_same(one, better):
+    assert one.better is better
+
+
+def test_a_mend_with_other_answers_is_not_called_one(capsys):
+    found = dataclasses.replace(mend("build", "m"), trial=gained(1e-3, False))
+    diagnose_command._print(
+        _output.console(None), Diagnosis(model="m", original="o", profiled="", gpu="", findings=(found,))
+    )
+    said = capsys.readouterr().out
+    assert "tried: no mend, because the answers change: it saves 1.000 ms" in said
+    assert "its answers: not like the model's: y: snr_db is 3, wanted >= 30" in said
 
 
 def test_the_shapes_of_a_build_are_those_of_all_signatures():

@@ -368,6 +368,21 @@ def test_the_profile_and_what_its_mends_gave_are_told(script, tmp_path):
     assert "Where the time goes: serving_default(x 1x8x8x1)" in page and page.count("<svg") == 4
 
 
+@pytest.mark.parametrize(
+    ("alike", "says"),
+    [
+        (True, "1 mend tried; the best: tftrt convert"),
+        (False, "1 mend tried; none is shown to be faster with answers like the model's: tftrt convert"),
+        (None, "1 mend tried; none is shown to be faster with answers like the model's: tftrt convert"),
+    ],
+)
+def test_the_best_mend_is_one_that_answers_like_the_model(script, alike, says):
+    (found,) = script.documents["diagnose-try"]["findings"]
+    found["trial"]["alike"] = alike
+    told = script.run().known.of("diagnose --try").gave
+    assert told.startswith(says) and ("but its answers" in told) == (alike is False)
+
+
 def test_where_the_rows_fill_no_request_some_are_drawn(script):
     script.documents["data"] = {"rows": 20, "calibration_rows": 6, "in_both": 0}
     script.run()

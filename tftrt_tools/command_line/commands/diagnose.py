@@ -11,8 +11,9 @@ know.
 --server=HOST:PORT with --model_name and --rest asks a server that serves CONVERTED, too: what its clients pay beside the model's own work,
 by `tftrt bench --breakdown`.
 
---try applies the mends that are flags of this toolkit, one at a time, and times each mended model and CONVERTED in turns: what the mend
-really gave stands beside the estimate. Engines are built for that, which takes minutes; --try_causes names those that are worth it.
+--try applies the mends that are flags of this toolkit, one at a time, times each mended model and CONVERTED in turns, and compares their
+answers: what the mend really gave stands beside the estimate. Engines are built for that, which takes minutes; --try_causes names those
+that are worth it.
 
 examples:
   tftrt diagnose resnet resnet_fp16
@@ -323,6 +324,8 @@ def _finding(console: Console, number: int, one: Finding) -> None:
         _say(console, f"   {shlex.join(['tftrt', *one.command])}")
     if one.trial:
         _say(console, f"   tried: {_gained(one)}")
+        if one.trial.answered:
+            _say(console, f"   its answers: {one.trial.answered}")
     console.print()
 
 
@@ -331,7 +334,9 @@ def _gained(one: Finding) -> str:
     if trial is None or trial.gained is None:
         return trial.problem if trial else ""
     what = f"{'saves' if trial.gained >= 0 else 'costs'} {_ms(abs(trial.gained))} ms"
-    if not trial.told:
+    if trial.alike is False:
+        what = f"no mend, because the answers change: it {what}"
+    elif not trial.told:
         what = f"whether it helps cannot be told: it {what}"
     return f"{what} ({_ms(trial.before)} became {_ms(trial.after)}; 95 %: {_ms(trial.low)} to {_ms(trial.high)} saved)"
 

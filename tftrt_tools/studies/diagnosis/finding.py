@@ -37,7 +37,7 @@ Basis = Literal["ceiling", "estimate", ""]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial(records.Record):
-    """What a mend really gave: the mended and the converted model, timed in turns."""
+    """What a mend really gave: the mended and the converted model, timed in turns, and their answers compared."""
 
     # The command that made the mended model, without "tftrt".
     command: tuple[str, ...]
@@ -48,6 +48,10 @@ class Trial(records.Record):
     saved: float | None = None
     low: float | None = None
     high: float | None = None
+    # Whether the mended model's answers are like those of the converted model, None where they were not compared; and in words, "" in
+    # files of earlier versions.
+    alike: bool | None = None
+    answers: str = ""
     # Why there are no figures, or "".
     problem: str = ""
 
@@ -63,6 +67,16 @@ class Trial(records.Record):
     def told(self) -> bool:
         """Whether the rounds show that it is faster, or that it is slower."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
+    @property
+    def better(self) -> bool:
+        """Whether the mended model is shown to be faster, and answers like the converted one."""
+        return self.alike is True and self.told and (self.gained or 0.0) > 0
+
+    @property
+    def answered(self) -> str:
+        """For people: how the mended model's answers compare; "" where it gave none."""
+        return "" if self.gained is None else self.answers or "not compared with the model's"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

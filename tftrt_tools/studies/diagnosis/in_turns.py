@@ -1,17 +1,21 @@
-"""Times one call of two models in turns, from arrays on the host to arrays on the host, as `tftrt profile` does."""
+"""Times one call of two models in turns, from arrays on the host to arrays on the host, as `tftrt profile` does; compares the answers."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from tftrt_tools.accuracy import judgement, nearness
+from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
-from tftrt_tools.models.execution import run
+from tftrt_tools.models.execution import npz, run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.kinds.model import Model
+from tftrt_tools.models.savedmodel.engine_op import lowest_precision
 from tftrt_tools.studies.tuning import repeats
 
 
@@ -40,17 +44,22 @@ class Pair:
     saved: float
     low: float
     high: float
+    # Whether the second model's answers are like the first's, None where they were not compared; and in words.
+    alike: bool | None
+    answers: str
 
 
 def timed(first: Asked, second: Asked) -> Pair:
     """Both sides, each in a process of its own. Raises: TftrtError where a model cannot be loaded or called."""
     both = (first, second)
     with opening.opened(*(side.model for side in both)) as models, scratch.folder("turns") as folder:
+        calls = [_call(side, model, folder) for side, model in zip(both, models, strict=True)]
         sides = {
-            number: repeats.Side(model.path, _call(side, model, f"{folder}/{number}"), from_host=True)
-            for number, (side, model) in enumerate(zip(both, models, strict=True), 1)
+            number: _side(model.path, call, pathlib.Path(folder) / str(number))
+            for number, (model, call) in enumerate(zip(models, calls, strict=True), 1)
         }
         rounds = repeats.turns(sides, "comparing the mended model", ROUNDS)
+        alike, answers = _compared(models, calls, [npz.load(side.answer(0)) for side in sides.values()])
     before, after = ([ms / 1e3 for (ms,) in rounds[number]] for number in sides)
     saved = [seconds - other for seconds, other in zip(before, after, strict=True)]
     low, high = _interval(saved)
@@ -60,6 +69,8 @@ def timed(first: Asked, second: Asked) -> Pair:
         saved=statistics.median(saved),
         low=low,
         high=high,
+        alike=alike,
+        answers=answers,
     )
 
 
@@ -72,6 +83,55 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     return float(test.low), float(test.high)
 
 
-def _call(one: Asked, model: Model, folder: str) -> run.SavedCalls:
+def _call(one: Asked, model: Model, folder: str) -> run.Call:
     takes = inputs.Takes.of(model.inputs, model.contents.same, keys=(one.signature,))
-    return run.save_calls(inputs.choose(takes, one.inputs, folder, sizes=(1,)).all[:1], folder)
+    return inputs.choose(takes, one.inputs, folder, sizes=(1,)).all[0]
+
+
+def _side(model: str, call: run.Call, folder: pathlib.Path) -> repeats.Side:
+    answers = folder / "answers"
+    answers.mkdir(parents=True)
+    return repeats.Side(model, run.save_calls([call], folder / "inputs"), from_host=True, answers=str(answers))
+
+
+def _compared(
+    models: Sequence[Model], calls: Sequence[run.Call], answers: Sequence[Mapping[str, npz.Array]]
+) -> tuple[bool | None, str]:
+    """Pair.alike and Pair.answers, by the bounds of `tftrt verify` for the lowest precision of both models."""
+    call, other = calls
+    if not _same(call.inputs, other.inputs):
+        return (
+            None,
+            f"not compared with the model's: it takes {_text(other.inputs)}, and the model {_text(call.inputs)}",
+        )
+    first, second = answers
+    if first.keys() != second.keys():
+        return None, f"not compared with the model's: its outputs are {', '.join(second)}"
+    # That a model shows nothing on this call is no difference.
+    rules = judgement.Rules(allow_constant_outputs=True)
+    try:
+        judged = judgement.judge([(call, first, second)], _arithmetic(models), (), rules)
+    except errors.TftrtError as error:
+        return False, f"not like the model's: {error.cause}"
+    if problem := next(iter(judged.all_problems), ""):
+        return False, f"not like the model's: {problem}"
+    return True, ", ".join(["like the model's", *nearness.parts(judged.comparisons)])
+
+
+def _same(one: Mapping[str, npz.Array], other: Mapping[str, npz.Array]) -> bool:
+    return one.keys() == other.keys() and all(
+        array.dtype == other[name].dtype and array.tobytes() == other[name].tobytes()
+        if array.dtype != object
+        else array.tolist() == other[name].tolist()
+        for name, array in one.items()
+    )
+
+
+def _text(arrays: Mapping[str, npz.Array]) -> str:
+    return ", ".join(f"{name} {array.dtype.name}" for name, array in sorted(arrays.items()))
+
+
+def _arithmetic(models: Sequence[Model]) -> str:
+    """The key of the bounds. Engines in FP32 may compute in TF32."""
+    precision = lowest_precision(engine.precision for model in models for engine in model.engines)
+    return precision if precision in ("INT8", "FP16") else "TF32"

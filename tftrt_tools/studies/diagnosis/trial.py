@@ -1,4 +1,4 @@
-"""Applies the mends of a diagnosis, one at a time, and times what each gives."""
+"""Applies the mends of a diagnosis, one at a time, times what each gives, and compares the answers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,14 @@ class _Mends:
         except errors.TftrtError as error:
             return Trial(command=command, problem=str(error))
         return Trial(
-            command=command, before=pair.before, after=pair.after, saved=pair.saved, low=pair.low, high=pair.high
+            command=command,
+            before=pair.before,
+            after=pair.after,
+            saved=pair.saved,
+            low=pair.low,
+            high=pair.high,
+            alike=pair.alike,
+            answers=pair.answers,
         )
 
     def _run(self, finding: Finding) -> tuple[tuple[str, ...], str, str]:

@@ -205,19 +205,24 @@ def diagnose(known: Known, document: Document) -> str:
 def tried(known: Known, document: Document) -> str:
     """What the mends gave."""
     trials = [one.trial for one in Diagnosis.from_dict(document).findings if one.trial and one.trial.gained is not None]
-    best = max(trials, key=lambda one: one.gained or 0.0, default=None)
-    if best is None:
+    if not trials:
         return "no mend could be tried"
-    return f"{terminal.counted(len(trials), 'mend')} tried; the best: {gain(best)}"
+    best = max((one for one in trials if one.better), key=lambda one: one.gained or 0.0, default=None)
+    count = f"{terminal.counted(len(trials), 'mend')} tried"
+    if best is None:
+        most = max(trials, key=lambda one: (one.alike is True, one.gained or 0.0))
+        return f"{count}; none is shown to be faster with answers like the model's: {gain(most)}"
+    return f"{count}; the best: {gain(best)}"
 
 
 def gain(trial: Trial) -> str:
-    """What a mend gave: seconds of a call, with the interval."""
+    """What a mend gave: seconds of a call, with the interval, and how its answers compare."""
     gained = trial.gained or 0.0
     interval = (
         "" if trial.low is None or trial.high is None else f" (95 %: {1e3 * trial.low:.3f} to {1e3 * trial.high:.3f})"
     )
-    return f"tftrt {shlex.join(trial.command)} {'saves' if gained >= 0 else 'costs'} {1e3 * abs(gained):.3f} ms of a call{interval}"
+    saves = f"tftrt {shlex.join(trial.command)} {'saves' if gained >= 0 else 'costs'} {1e3 * abs(gained):.3f} ms of a call{interval}"
+    return f"{saves}, {'but' if trial.alike is False else 'and'} its answers are {trial.answered}"
 
 
 def bench(known: Known, document: Document) -> str:

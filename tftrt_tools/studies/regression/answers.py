@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
 from tftrt_tools.accuracy import goal as accuracy_goal
-from tftrt_tools.accuracy import kinds, score
 from tftrt_tools.accuracy import labels as label_reader
+from tftrt_tools.accuracy import nearness, score
 from tftrt_tools.accuracy.judgement import Rules
 from tftrt_tools.accuracy.metrics import Comparison
 from tftrt_tools.base import errors, records
@@ -61,18 +60,7 @@ class Judged:
     @property
     def text(self) -> str:
         """How near the answers are: for each measure the worst output."""
-        # An output that is judged together with others has no figure of its own; ids have no SNR.
-        alone = [one for one in self.comparisons if not one.part_of]
-        worst = (
-            (_snr, min, [one.snr_db for one in alone if one.kind != kinds.IDS]),
-            ("top-1 equal in {:.2%}".format, min, [one.top1 for one in alone if one.classes]),
-            ("{:.2%} of the elements differ".format, max, [one.mismatches for one in alone]),
-            ("{:.2%} of the detections matched".format, min, [one.value("matched") for one in alone]),
-        )
-        known = [(form, choose, [value for value in values if value is not None]) for form, choose, values in worst]
-        return ", ".join(
-            [f"{self.requests} requests compared", *(form(choose(values)) for form, choose, values in known if values)]
-        )
+        return ", ".join([f"{self.requests} requests compared", *nearness.parts(self.comparisons)])
 
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the number of requests comes first, and `missed` is in `problems` already."""
@@ -86,10 +74,6 @@ class Judged:
             "warnings": list(self.warnings),
             "comparisons": [one.to_dict() for one in self.comparisons],
         }
-
-
-def _snr(value: float) -> str:
-    return "no float differs" if math.isinf(value) else f"SNR {value:.1f} dB"
 
 
 def asked(client: Client | TritonClient, model: str, calls: Sequence[Call], version: int | None = None) -> list[Answer]:

@@ -122,12 +122,23 @@ class Repeated(results.Result):
 @dataclasses.dataclass(frozen=True)
 class Side:
     """A model that is timed beside others. model: its path; saved: its calls; tags: of the MetaGraph; from_host: whether a call is timed
-    from arrays on the host to arrays on the host, else its inputs lie on the device."""
+    from arrays on the host to arrays on the host, else its inputs lie on the device; answers: a folder for the answer to each call, "" to
+    keep none."""
 
     model: str
     saved: run.SavedCalls
     tags: Sequence[str] = ()
     from_host: bool = False
+    answers: str = ""
+
+    def answer(self, number: int) -> pathlib.Path:
+        """Where the answer to a call is kept. Args: number: of the call, from 0."""
+        return kept_answer(self.answers, number)
+
+
+def kept_answer(folder: str, number: int) -> pathlib.Path:
+    """Where the answer to a call is kept. Args: folder: of the answers. number: of the call, from 0."""
+    return pathlib.Path(folder) / f"{number}.npz"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,6 +149,7 @@ class Load(records.Record):
     calls: tuple[tuple[str, str], ...]
     tags: tuple[str, ...] = ()
     from_host: bool = False
+    answers: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,7 +182,13 @@ class Timed:
 
     def __init__(self, worker: jobs.Worker[Request, Answer], side: Side) -> None:
         self._worker = worker
-        asked = Load(model=side.model, calls=tuple(side.saved), tags=tuple(side.tags), from_host=side.from_host)
+        asked = Load(
+            model=side.model,
+            calls=tuple(side.saved),
+            tags=tuple(side.tags),
+            from_host=side.from_host,
+            answers=side.answers,
+        )
         self.counts: Sequence[int] = worker.call(Request(load=asked), silence=_LOADED_WITHIN).result.counts
 
     def medians(self, counts: Sequence[int]) -> list[float]:

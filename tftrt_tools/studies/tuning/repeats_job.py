@@ -7,7 +7,7 @@ from tftrt_tools.models.execution.job import timing
 from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
 from tftrt_tools.models.kinds.savedmodel import runner_job
 from tftrt_tools.studies.tuning import turns_job
-from tftrt_tools.studies.tuning.repeats import Answer, Request
+from tftrt_tools.studies.tuning.repeats import Answer, Request, kept_answer
 
 # Makes each call of the model.
 _READY: list[Ready] = []
@@ -21,11 +21,14 @@ def job(request: Request) -> Answer:
     asked = request.load
     _READY.clear()
     model = kept_job.kept(runner_job.load, asked.model, Wanted(label="a build", tags=asked.tags))
-    for signature, path in asked.calls:
+    for number, (signature, path) in enumerate(asked.calls):
         inputs = run_job.objects(npz.load(path))
-        _READY.append(_whole(model, signature, inputs) if asked.from_host else model.ready(signature, inputs))
+        ready = _whole(model, signature, inputs) if asked.from_host else model.ready(signature, inputs)
         for _ in range(timing.WARM_UP_CALLS):
-            _READY[-1]()
+            answers = ready()
+        if asked.answers:
+            npz.save(kept_answer(asked.answers, number), answers)
+        _READY.append(ready)
     return Answer(counts=tuple(turns_job.count(one) for one in _READY))
 
 
