@@ -1,5 +1,6 @@
 """`tftrt bench MODEL …`: models of any kind beside each other, and what is a model and what an address."""
 
+import dataclasses
 import json
 import re
 
@@ -112,6 +113,9 @@ def test_a_sure_verdict_says_that_the_answers_are_others(files, tmp_path, capsys
     assert "sure, with" in alike and alike.endswith("of false alarms")
     assert "sure, with" in unlike and unlike.endswith(", but its answers are not like the first model's")
     assert unlike in capsys.readouterr().out
+    done = measured.SideBySide.from_dict(found)
+    unknown = dataclasses.replace(done, rows=(done.rows[0], dataclasses.replace(done.rows[1], alike=None)))
+    assert unknown.sentences == [f"{alike}, but the answers were not compared"]
 
 
 def test_few_rounds_are_figures_and_no_verdict(files, capsys):

@@ -36,6 +36,10 @@ class CallPair(records.Record):
     parts: tuple[Compared, ...]
 
 
+# How fast a model is says little where it answers something else.
+NO_ANSWERS = "a profile holds no answers: `tftrt verify` says whether the two models answer alike"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProfileComparison(records.Record):
     """Two profiles, the first one's calls and engines with the nearest of the other."""
@@ -67,6 +71,8 @@ def compare(one: Profile, other: Profile) -> ProfileComparison:
         )
     if any(ours.shapes != its.shapes for ours, its in pairs):
         notes.append("some calls have other shapes in the second profile; they are compared in the order of the shapes")
+    if pairs:
+        notes.append(NO_ANSWERS)
     engines = engines_compare.pairs(one.engines, other.engines)
     if one.machine.gpu != other.machine.gpu:
         notes.append("the two were measured on other GPUs or drivers: " + " and ".join(map(_where, (one, other))))

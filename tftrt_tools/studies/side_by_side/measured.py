@@ -122,8 +122,11 @@ class SideBySide(passport.Stamped, results.Result):
         if judged.verdict == verdicts.SAME:
             return f"{said}: sure, {judged.reason}"
         # How fast a model is says little where it answers something else.
-        unlike = ", but its answers are not like the first model's" if row.alike is False else ""
-        return f"{said}: sure, with at most {self.alpha:.1%} of false alarms{unlike}"
+        unlike = {
+            False: ", but its answers are not like the first model's",
+            None: ", but the answers were not compared",
+        }
+        return f"{said}: sure, with at most {self.alpha:.1%} of false alarms{unlike.get(row.alike, '')}"
 
     def summary(self) -> str:
         """As Result.summary."""
