@@ -10,14 +10,14 @@ import pytest
 
 from tests.command_line import assert_clear
 from tests.third_backend import OnnxRuntime
-from tftrt_tools.accuracy import verify
+from tftrt_tools.accuracy import goal, verify
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _backend_flags, _flags, _source_flags, convert
-from tftrt_tools.models.backends import recipe
+from tftrt_tools.models.backends import protocol, recipe
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies import backends
-from tftrt_tools.studies.tuning import makers, search, tune
+from tftrt_tools.studies.tuning import journal, makers, measuring, search, trial, tune
 from tftrt_tools.tensorrt.plans.settings import Settings as PlanSettings
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -195,10 +195,10 @@ def test_the_winner_is_made_of_all_that_its_trial_was_made_of(tmp_path):
         ),
     )
     settings = Settings(precision_mode="INT8", shapes="x:1x2", calibration_method="mse")
-    trial = search.Trial(
+    won = search.Trial(
         number=1, settings=settings, high=(), measured=search.Measured(), kept=True, backend="onnxruntime"
     )
-    found = tune.Found(types.SimpleNamespace(winner=trial, best=None), "", {"onnxruntime": maker})
+    found = tune.Found(types.SimpleNamespace(winner=won, best=None), "", {"onnxruntime": maker})
     options = types.SimpleNamespace(cache=None, build_minutes=None)
     with backends.register(third):
         maker.made(settings)
@@ -212,6 +212,56 @@ def test_the_winner_is_made_of_all_that_its_trial_was_made_of(tmp_path):
     absolute = dataclasses.replace(model, path=str(pathlib.Path("graph.pb").absolute()))
     assert made.source == absolute == read and tried.source == model and made.output == str(tmp_path / "out.onnx")
     assert dataclasses.replace(again, shapes="") == data and values.backend == "onnxruntime"
+
+
+class Simulating(Recording):
+    """Simulates, too, and keeps what it is asked."""
+
+    keeps_high = {"INT8": "fp32_nodes"}
+
+    def rank(self, settings, rows):
+        self.asked.append((settings, rows))
+        return protocol.Ranked(("b", "a"), 2)
+
+    def promise(self, settings, rows):
+        self.asked.append((settings, rows))
+        if settings.calibration_method == "max":
+            raise errors.UsageError("no range", "give data")
+        return float("inf")
+
+
+def ranks(third, folder):
+    asked = makers.Asked(
+        source=Source(path="m"), names={"s": ("s",)}, folder=folder, comparison=verify.Options(), facts={"data": "1"}
+    )
+    rows = measuring.Scored(signature="s", rows=2, inputs="0.npz", reference="1.npz")
+    scoring = measuring.Scoring(goal=goal.parse("snr_db:threshold=30"), calls=(rows,))
+    task = trial.Task(model="m", timed=(), scoring=scoring, facts={"model": "2"})
+    return makers.Direct(third, asked).ranks(task, journal.Journal(folder / "work"))
+
+
+def test_a_back_end_that_simulates_ranks_nodes_and_promises_for_tune(tmp_path):
+    third = Simulating()
+    assert isinstance(third, protocol.Simulates)
+    with backends.register(third):
+        for _ in range(2):
+            found = ranks(third, tmp_path)
+            settings = Settings(precision_mode="INT8", calibration_method="mse")
+            assert found(settings) == protocol.Ranked(("b", "a"), 2) and found.snr_db(settings) == float("inf")
+        with pytest.raises(errors.TftrtError, match="no range"):
+            found.snr_db(dataclasses.replace(settings, calibration_method="max"))
+    (own, rows), *more = third.asked
+    assert type(own) is OnnxRuntime.settings and own.calibration_method == "mse" and len(more) == 2
+    assert rows.source.path == "m" and rows.calls == {"s": ["0.npz"]}
+
+
+def test_a_back_end_of_before_that_does_not_simulate_says_so(tmp_path):
+    third = OnnxRuntime()
+    assert not isinstance(third, protocol.Simulates)
+    found = ranks(third, tmp_path)
+    for ask in (found, found.snr_db):
+        with pytest.raises(errors.TftrtError, match="onnxruntime "):
+            ask(Settings())
 
 
 def test_the_back_end_of_a_model_says_which_flags_of_build_are_another_ones(tmp_path, tftrt):

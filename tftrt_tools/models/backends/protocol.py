@@ -1,17 +1,18 @@
 """What a back end is: who makes a model from a recipe. `studies.backends` has those that are known.
 
-A new one is a class with these members, in a file of its own, and one line in `studies/backends/__init__.py`; one of another package is an
-entry point of the group "tftrt_tools.backends".
+A new one is a class with the members of Backend, in a file of its own, and one line in `studies/backends/__init__.py`; one of another
+package is an entry point of the group "tftrt_tools.backends". What only some back ends can do is a protocol of its own, as Simulates: a
+back end that lacks its members cannot do it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from tftrt_tools.base.choices import Precision
-from tftrt_tools.models.backends.recipe import Settings
+from tftrt_tools.models.backends.recipe import Recipe, Settings
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.sources.source import Source
 
@@ -62,7 +63,7 @@ class Given:
 
 
 class Made(Protocol):
-    """A finished model, which a command prints and writes as JSON."""
+    """A finished model, which a command prints and writes as JSON (base/results.json_text). It need not be a results.Result."""
 
     @property
     def output(self) -> str | None:
@@ -145,3 +146,38 @@ class Backend(Protocol[Settings]):
 
 # A back end with any kind of settings.
 AnyBackend = Backend[Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What a simulation computes with."""
+
+    # The model, as the user named it.
+    source: Source
+    # {signature: .npz files of the inputs of its calls} that are scored, as execution.npz reads them.
+    calls: Mapping[str, Sequence[str]]
+    # The data for INT8's ranges; None where the settings have them, and in another precision.
+    data: DataOptions | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+    """names: of nodes, the most harmful first; first: with how many nodes in a higher precision to begin."""
+
+    names: tuple[str, ...]
+    first: int = 1
+
+
+# Of a back end whose settings are only read.
+Taken = TypeVar("Taken", bound=Recipe, contravariant=True)
+
+
+@runtime_checkable
+class Simulates(Protocol[Taken]):
+    """A back end that can also tell what rounding costs, before anything is built. `tune` asks it."""
+
+    def rank(self, settings: Taken, rows: Rows) -> Ranked:
+        """The nodes that the precision hurts, by their names in the original. Raises: TftrtError where nothing can be simulated."""
+
+    def promise(self, settings: Taken, rows: Rows) -> float:
+        """The SNR in dB of the worst output with everything rounded. Raises: TftrtError where nothing can be simulated."""

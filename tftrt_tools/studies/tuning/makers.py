@@ -6,20 +6,22 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tftrt_tools.accuracy import verify
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.backends import recipe
-from tftrt_tools.models.backends.protocol import AnyBackend, Evidence, Given, Work
+from tftrt_tools.models.backends.protocol import AnyBackend, Evidence, Given, Ranked, Simulates, Work
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import journal
-from tftrt_tools.studies.tuning.search import Ranked
 from tftrt_tools.tensorrt.exporting import export
 from tftrt_tools.tftrt.conversion.settings import Settings
+
+if TYPE_CHECKING:
+    from tftrt_tools.studies.tuning.trial import Task
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,9 @@ class Maker(Protocol):
 
     def exported(self, settings: Settings) -> export.Options | None:
         """How the model is exported first; None where the build takes it as it is."""
+
+    def ranks(self, task: Task, kept: journal.Journal) -> Ranks:
+        """What ranks the nodes of its models. Args: kept: where what was simulated is kept."""
 
 
 class Ranks(Protocol):
@@ -142,6 +147,12 @@ class Direct:
 
     def exported(self, settings: Settings) -> None:
         """Not by itself."""
+
+    def ranks(self, task: Task, kept: journal.Journal) -> Ranks:
+        """Those of the back end, if it simulates."""
+        from tftrt_tools.studies.tuning.simulated import Simulated
+
+        return Simulated(self, task, kept) if isinstance(self.backend, Simulates) else NoRanking(self.backend)
 
 
 class NoRanking:

@@ -8,10 +8,10 @@ from typing import Any
 from tftrt_tools.accuracy.harm import SignatureHarm
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
+from tftrt_tools.models.backends.protocol import Ranked
 from tftrt_tools.studies.tuning import journal as journal_module
 from tftrt_tools.studies.tuning import ranking, space
 from tftrt_tools.studies.tuning.plans import Plans
-from tftrt_tools.studies.tuning.search import Ranked
 from tftrt_tools.studies.tuning.trial import Task
 from tftrt_tools.tensorrt.exporting import sensitivity
 from tftrt_tools.tftrt.calibration.methods import AUTO

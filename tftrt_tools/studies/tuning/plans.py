@@ -1,8 +1,11 @@
 """The plans that a search tries: the model as an ONNX file in a precision, and what TensorRT builds of it. Both stay in the work folder, so
 that nothing is made twice, and that the winner can be made again from its file. No runtime is imported here."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
@@ -11,12 +14,15 @@ from tftrt_tools.models.backends.protocol import Evidence
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 from tftrt_tools.models.sources.source import Source
-from tftrt_tools.studies.tuning import makers
+from tftrt_tools.studies.tuning import journal, makers
 from tftrt_tools.tensorrt.exporting import export, precision, targets
 from tftrt_tools.tensorrt.plans import convert, shaping
 from tftrt_tools.tensorrt.plans import settings as plan_settings
 from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.conversion.settings import Settings
+
+if TYPE_CHECKING:
+    from tftrt_tools.studies.tuning.trial import Task
 
 _PLAN, _ONNX = "plan", "model.onnx"
 
@@ -72,6 +78,12 @@ class Plans:
 
     def data(self, settings: Settings) -> None:
         """The ranges are written into the ONNX file."""
+
+    def ranks(self, task: Task, kept: journal.Journal) -> makers.Ranks:
+        """By the simulation of the exported file."""
+        from tftrt_tools.studies.tuning.plan_ranking import PlanRanking
+
+        return PlanRanking(task, self, kept)
 
     def export(self, settings: Settings) -> pathlib.Path:
         """The ONNX file, made if it is not there. Raises: UsageError, TftrtError where the model cannot be exported so."""

@@ -9,9 +9,9 @@ from tftrt_tools.accuracy import harm, simulating
 from tftrt_tools.accuracy.simulating import SimulateRequest
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
+from tftrt_tools.models.backends.protocol import Ranked
 from tftrt_tools.studies.tuning import journal as journal_module
 from tftrt_tools.studies.tuning.measuring import Scoring
-from tftrt_tools.studies.tuning.search import Ranked
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
 from tftrt_tools.tftrt.conversion.converting import TablesFrom
 from tftrt_tools.tftrt.conversion.settings import Settings

@@ -23,6 +23,7 @@ from typing import Any
 from tftrt_tools.accuracy import harm
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import choices, errors
+from tftrt_tools.models.backends.protocol import Ranked
 from tftrt_tools.models.execution import kernels
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import space as space_module
@@ -49,14 +50,6 @@ class Outcome:
     # Why the search ended, and its decisions, in words.
     ended: str
     notes: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Ranked:
-    """names: of nodes, the most harmful first; first: with how many nodes in a higher precision to begin."""
-
-    names: tuple[str, ...]
-    first: int = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

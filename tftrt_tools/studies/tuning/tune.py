@@ -38,7 +38,7 @@ from tftrt_tools.studies import backends as backends_room
 from tftrt_tools.studies.tuning import final as final_module
 from tftrt_tools.studies.tuning import given as given_model
 from tftrt_tools.studies.tuning import journal as journal_module
-from tftrt_tools.studies.tuning import makers, plan_ranking, ranking
+from tftrt_tools.studies.tuning import makers, ranking
 from tftrt_tools.studies.tuning import search as search_module
 from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.budget import Budget
@@ -311,10 +311,7 @@ def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[
     ranks: makers.Ranks = ranking.Ranking(task, journal, trials)
     found = {backends_room.default().name: search_module.Means(evaluate=trials, rank=ranks, snr_db=ranks.snr_db)}
     for name, maker in task.makers.items():
-        if isinstance(maker, Plans):
-            ranks = plan_ranking.PlanRanking(task, maker, journal)
-        else:
-            ranks = makers.NoRanking(backends_room.named(name))
+        ranks = maker.ranks(task, journal)
         evaluate = functools.partial(trials.made, backend=name)
         found[name] = search_module.Means(evaluate=evaluate, rank=ranks, snr_db=ranks.snr_db)
     return found
