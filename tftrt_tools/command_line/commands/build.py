@@ -124,12 +124,13 @@ def define(values: flags.FlagValues) -> None:
 def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated:
     """Build; with --repeat several times."""
     model = _flags.one_argument("build", positional, "MODEL")
-    if table.kind(model).onnx(model) == model:
+    made_by = backends.of_made(model)
+    if made_by is None and table.kind(model).onnx(model) == model:
         raise errors.UsageError(
             f"build takes what `tftrt convert` made, and {model} is {table.noun(model)}",
             f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it",
         )
-    backend = backends.of_made(model) or backends.default()
+    backend = made_by or backends.default()
     _backend_flags.check_rebuilt(values, backend, model)
     options = {flag: values[name].value for name, flag in _OPTIONS.items() if name in backend.build_flags}
     if "tags" in options:

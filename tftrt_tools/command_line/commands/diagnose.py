@@ -125,7 +125,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 def _check_models(values: flags.FlagValues, original: str, converted: str) -> None:
     """Refuse, before any work, what is no conversion and its original. Of a plan alone the original may be of any framework."""
     from tftrt_tools.models.kinds import opening, table
-    from tftrt_tools.models.savedmodel import passport
+    from tftrt_tools.studies import backends
 
     sources = [opening.check(source) for source in _source_flags.read_each(values, original, converted)]
     first, second = (table.kind(source.path) for source in sources)
@@ -136,10 +136,11 @@ def _check_models(values: flags.FlagValues, original: str, converted: str) -> No
     for source, kind in zip(sources, (first, second), strict=True):
         if kind.unconverted:
             raise errors.UsageError(
-                f"diagnose explains what TF-TRT converted, or a plan directory, and {source} is {kind.forms[0]}",
-                "give a TensorFlow model and its conversion, or as CONVERTED a plan directory",
+                f"diagnose explains a converted SavedModel, or a plan directory, and {source} is {backends.described(source.path)}",
+                "give a TensorFlow model and its conversion, or as CONVERTED a plan directory; `tftrt bench ORIGINAL CONVERTED` says how "
+                "fast models of any kind are",
             )
-    if opening.document(original, passport.MANIFEST) and not opening.document(converted, passport.MANIFEST):
+    if backends.of_made(original) and not backends.of_made(converted):
         raise errors.UsageError(
             f"{original} was converted, and {converted} was not", "give the original first, then the converted model"
         )

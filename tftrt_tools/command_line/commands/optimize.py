@@ -240,6 +240,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
     from tftrt_tools.models.kinds import opening
     from tftrt_tools.models.savedmodel import passport
     from tftrt_tools.models.savedmodel import shapes as shape_grammar
+    from tftrt_tools.studies import backends
     from tftrt_tools.studies.optimizing.asked import Asked
 
     for name, what in (
@@ -249,11 +250,13 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
     ):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt optimize --help` shows examples")
-    opening.check(_source_flags.read(values, model), to_convert=True)
-    if pathlib.Path(model).is_dir() and passport.read(model, passport.MANIFEST):
+    if made_by := backends.of_made(model):
         raise errors.UsageError(
-            f"{model} is a converted model itself", "optimize the original; its manifest in assets.extra/tftrt names it"
+            f"{model} is a converted model itself, which {made_by.name} made",
+            "optimize the original"
+            + ("; its manifest in assets.extra/tftrt names it" if opening.document(model, passport.MANIFEST) else ""),
         )
+    backends.default().takes(_source_flags.read(values, model))
     _check_goal(goals.parse(values.goal, where="--goal"), values.labels)
     found = find.find(values.data, "--data")
     # A table beside files is read by the files' names, which are not known yet.

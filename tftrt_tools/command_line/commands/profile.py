@@ -123,7 +123,7 @@ def gpu_here() -> bool:
 
 def _stored(values: flags.FlagValues, path: str) -> Stored:
     """The profile that was measured before. Raises: UsageError, TftrtError where there is none."""
-    from tftrt_tools.studies.profiling import stored
+    from tftrt_tools.studies.profiling import measure, stored
 
     if values.trace:
         raise errors.UsageError(
@@ -131,6 +131,7 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
         )
     found = stored.read(path)
     if found is None:
+        measure.check_kind(path)
         here = "" if gpu_here() else ", and this machine has no GPU to measure one"
         raise errors.TftrtError(
             f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU"

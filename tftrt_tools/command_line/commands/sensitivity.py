@@ -45,7 +45,8 @@ from tftrt_tools.command_line.commands import (
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.backends.recipe import Recipe
-from tftrt_tools.tftrt.conversion.settings import KEEPS_HIGH, Settings
+from tftrt_tools.models.kinds import table
+from tftrt_tools.studies import backends
 
 if TYPE_CHECKING:
     from tftrt_tools.accuracy.harm import Node, Sensitivity, SignatureHarm
@@ -99,8 +100,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.command_line.report import sensitivity as report
     from tftrt_tools.tensorrt.exporting import sensitivity as of_onnx
 
-    onnx = of_onnx.takes(model)
-    settings: Recipe = _settings_of_onnx(values, model) if onnx else convert_command.read_settings(values)
+    _check_original(model)
+    conversion = None if of_onnx.takes(model) else convert_command.read_settings(values)
+    settings: Recipe = conversion or _settings_of_onnx(values, model)
     reading, calibration = _data_flags.reading_beside(values, convert_command.read_data(values, settings))
     if values.plot:
         pictures.check(values.plot)
@@ -116,11 +118,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         data_rows=values.data_rows,
     )
     with progress.on_terminal():
-        if onnx:
+        if conversion is None:
             done = of_onnx.study(model, of_onnx.Asked.of(settings), options)
         else:
-            assert isinstance(settings, Settings)
-            done = sensitivity.study(_source_flags.read(values, model), settings, options)
+            done = sensitivity.study(_source_flags.read(values, model), conversion, options)
     _print(done, values)
     _output.write_json(done, values.json)
     if values.html:
@@ -128,16 +129,26 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.plot:
         report.write_picture(done, values.plot)
     if done.flag or not (done.missed or done.not_finite or done.nothing_shown):
-        if step := _next_export(values, model, done) if onnx else _next_conversion(values, model, done):
+        if step := _next_conversion(values, model, done) if conversion else _next_export(values, model, done):
             _next.show(values, step)
     return errors.EXIT_DONE
+
+
+def _check_original(model: str) -> None:
+    """Refuse a model that was built already, and does not hold the file that it was built from. Raises: UsageError."""
+    made_by = backends.of_made(model)
+    if made_by and table.kind(model).onnx(model) in ("", model):
+        raise errors.UsageError(
+            f"{model} is a converted model, which {made_by.name} made", "give the original model that it was made from"
+        )
 
 
 def _settings_of_onnx(values: flags.FlagValues, model: str) -> Recipe:
     """Those of the flags that count for an ONNX file. Raises: UsageError."""
     useful = {*_calibration_flags.names(), *_OF_ONNX, "fp32_nodes"}
     for name in sorted(
-        {field.name for field in dataclasses.fields(Settings)} | {"custom_objects", "inputs", "outputs"}
+        {field.name for field in dataclasses.fields(backends.default().settings)}
+        | {"custom_objects", "inputs", "outputs"}
     ):
         if name not in useful and name in values and values[name].present:
             raise errors.UsageError(
@@ -178,7 +189,7 @@ def _next_conversion(values: flags.FlagValues, model: str, done: Sensitivity) ->
     suggested = shlex.split(done.flag)
     replaced = [word.lstrip("-").partition("=")[0] for word in suggested]
     for number, name in enumerate(replaced):
-        if name in KEEPS_HIGH.values() and values[name].value:
+        if name in backends.default().keeps_high.values() and values[name].value:
             suggested[number] = f"--{name}={values[name].value}|{suggested[number].partition('=')[2]}"
     ranges = []
     if done.precision == "INT8" and not (

@@ -13,9 +13,11 @@ import contextlib
 import functools
 import importlib.metadata
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.backends.protocol import AnyBackend
+from tftrt_tools.models.kinds import table
 from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.conversion.backend import TFTRT
 
@@ -58,6 +60,17 @@ def versions(name: str) -> dict[str, Mapping[str, str]]:
 def of_made(model: str) -> AnyBackend | None:
     """The back end that made a model and can rebuild it; None where none says so."""
     return next((one for one in reversed(known()) if one.made(model)), None)
+
+
+def described(model: str) -> str:
+    """What a path names, for messages: "an ONNX file", "an ONNX file that onnxruntime made"."""
+    made_by = of_made(model)
+    return table.noun(model) + (f" that {made_by.name} made" if made_by else "")
+
+
+def of_manifest(manifest: Mapping[str, Any] | None) -> str:
+    """The name of the back end that wrote a manifest; the default one does not name itself."""
+    return str((manifest or {}).get("backend", default().name))
 
 
 @contextlib.contextmanager

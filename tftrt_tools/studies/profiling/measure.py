@@ -14,22 +14,22 @@ from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
-from tftrt_tools.models.kinds import opening
+from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.model import Model
 from tftrt_tools.models.savedmodel import passport
-from tftrt_tools.models.sources.source import Source
+from tftrt_tools.models.sources.source import Source, of
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.profiling import call_graph, calls, engines, plan, recording
 from tftrt_tools.studies.profiling.call_profile import CallProfile
 from tftrt_tools.studies.profiling.engine_graph import Graph
 from tftrt_tools.studies.profiling.profile import Machine, Profile, Side
 from tftrt_tools.studies.profiling.recording import Recorded, Request
-from tftrt_tools.tensorrt.plans.result import BACKEND
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 from tftrt_tools.tftrt.wrapping import added
 
 MODEL, ORIGINAL = "model", "original"
 _FACTS = "facts.json"
-_MEND = "a converted model is a SavedModel or plan directory"
+_MEND = "a converted model is a SavedModel or plan directory; `tftrt bench MODEL …` times models of any kind"
 _PASSING = ("Const", "_Arg", "_Retval")
 
 
@@ -102,10 +102,17 @@ def _check_kinds(models: Sequence[Model], options: Options) -> None:
             "leave --without_gpu out, on a machine with its GPU; a kept profile is shown anywhere",
         )
     for model in models:
-        if model.kind.unconverted and model not in plans:
-            raise errors.UsageError(
-                f"{model.title} is of the kind {model.kind.name}, and this profiles TensorFlow and plans", _MEND
-            )
+        check_kind(model.source)
+
+
+def check_kind(model: str | os.PathLike[str] | Source) -> None:
+    """Raise UsageError for a model of a kind that cannot be profiled."""
+    source = of(model)
+    kind = table.kind(source.path)
+    if kind.unconverted and not kind.alone:
+        raise errors.UsageError(
+            f"{source} is {backends.described(source.path)}, and this profiles TensorFlow and plans", _MEND
+        )
 
 
 def _with_engines(measured: Measured, model: Model, parts: Sequence[str]) -> Measured:
@@ -190,9 +197,7 @@ def of_recording(
         original=sides.get(ORIGINAL),
         machine=machine,
         on_gpu=machine.gpu is not None,
-        signatures=()
-        if _of_a_plan(manifest)
-        else tuple(SignatureResult.from_dict(signature) for signature in (manifest or {}).get("signatures", ())),
+        signatures=_signatures(manifest),
         settings=dict((manifest or {}).get("settings") or {}),
         notes=(
             *(f"{step}: {error['cause']}" for step, error in facts["failed"].items()),
@@ -204,8 +209,11 @@ def of_recording(
     return Measured(profile=profile, traces=files)
 
 
-def _of_a_plan(manifest: Mapping[str, Any] | None) -> bool:
-    return (manifest or {}).get("backend") == BACKEND
+def _signatures(manifest: Mapping[str, Any] | None) -> tuple[SignatureResult, ...]:
+    """What a conversion says of its graph, op by op; () of another back end, which leaves no ops to TensorFlow."""
+    if backends.of_manifest(manifest) != backends.default().name:
+        return ()
+    return tuple(SignatureResult.from_dict(signature) for signature in (manifest or {}).get("signatures", ()))
 
 
 def _recorded(

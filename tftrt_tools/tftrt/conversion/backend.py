@@ -42,7 +42,7 @@ class TfTrt:
         """Refuse all models but SavedModels, Keras files, frozen graphs and checkpoints. Raises: UsageError."""
         from tftrt_tools.models.kinds import opening
 
-        opening.check(source)
+        opening.check(source, to_convert=True)
 
     def check(self, settings: Settings, given: Given) -> Settings:
         """Check the settings, as settings.checked, and the text of --shapes. Raises: UsageError."""
