@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import json
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from tftrt_tools.base.process import jobs
 from tftrt_tools.models.backends import protocol, recipe
 from tftrt_tools.models.inputs import calls
 from tftrt_tools.models.kinds import opening, table
+from tftrt_tools.models.sources.source import Source
 from tftrt_tools.tensorrt.exporting import export
 
 LEVELS = ("basic", "extended", "all")
@@ -69,6 +71,11 @@ class Optimized(records.Record):
         )
 
 
+def beside(model):
+    """The file that says what a model was made from."""
+    return pathlib.Path(f"{model}.json")
+
+
 class OnnxRuntime:
     """As protocol.Backend says."""
 
@@ -116,13 +123,22 @@ class OnnxRuntime:
             version = optimize.run(Asked(str(source), str(target), work.settings.optimization)).result
             if work.output:
                 shutil.move(target, work.output)
+                beside(work.output).write_text(
+                    json.dumps([str(pathlib.Path(work.source.path).absolute()), work.settings.to_dict()])
+                )
         return Optimized(work.output, work.settings, version)
 
     def made(self, model):
-        return False
+        return beside(model).is_file()
 
     def rebuild(self, model, changes, work):
-        raise errors.UsageError(f"{model} is not rebuilt", "convert it again")
+        source, settings = json.loads(beside(model).read_text())
+        output, overwrite = work.output or model, work.overwrite or work.output is None
+        return self.make(
+            protocol.Work(
+                source=Source(path=source), output=output, settings=Settings.from_dict(settings), overwrite=overwrite
+            )
+        )
 
     def evidence(self, model):
         return protocol.Evidence(build_seconds=0.0, engine_bytes=0, engines=0, coverage=0.0)

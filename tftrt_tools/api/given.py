@@ -47,7 +47,9 @@ def words(function: str, known: flags.FlagValues, given: Mapping[str, Any]) -> l
         if value is None:
             continue
         if name == "json" and value == "-":
-            raise errors.UsageError("json='-' is stdout, where nothing is printed here", "the result has to_json()")
+            raise errors.UsageError(
+                "json='-' is stdout, where nothing is printed here", "name a file; or take to_dict() of the result"
+            )
         found += _words(function, name, known[name] if name in known else None, value)
     return found
 

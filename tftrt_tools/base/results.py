@@ -47,9 +47,17 @@ def _ways(kind: type) -> Ways | None:
 
 
 def json_text(document: Document) -> str:
-    """`to_dict` as JSON, with a line's end behind it."""
+    """`to_dict` as JSON, with a line's end behind it. Raises: TftrtError where that is no JSON: a document may be another package's."""
+    try:
+        text = json.dumps(document.to_dict(), indent=2, sort_keys=False)
+    except (TypeError, ValueError) as error:
+        kind = type(document)
+        raise errors.TftrtError(
+            f"the result {kind.__module__}.{kind.__qualname__} is no JSON: {error}",
+            "its to_dict() has to give plain values",
+        ) from error
     # JSON escapes control characters by itself, all but one.
-    return json.dumps(document.to_dict(), indent=2, sort_keys=False).replace("\x7f", "\\u007f") + "\n"
+    return text.replace("\x7f", "\\u007f") + "\n"
 
 
 class Result:

@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+import tftrt_tools
 from tests.command_line import assert_clear
 from tests.third_backend import OnnxRuntime
 from tftrt_tools.accuracy import goal, verify
@@ -214,6 +215,50 @@ def test_the_winner_is_made_of_all_that_its_trial_was_made_of(tmp_path):
     assert dataclasses.replace(again, shapes="") == data and values.backend == "onnxruntime"
 
 
+class Bare:
+    """A model that was made: protocol.Made, and no more."""
+
+    output, complete = "made.onnx", True
+
+    def __init__(self, what="x"):
+        self.what = what
+
+    def to_dict(self):
+        return {"made": self.what}
+
+    def text(self):
+        return ("made by hand",)
+
+
+class Giving(Recording):
+    """Gives a Bare of what it is told."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def make(self, work):
+        return Bare(self.what)
+
+
+def test_what_a_back_end_made_needs_no_more_than_the_protocol(tftrt, tmp_path):
+    """No results.Result: the command and the function print it and write its JSON all the same."""
+    file, arguments = tmp_path / "made.json", ("model", tmp_path / "made.onnx", "--backend=onnxruntime")
+    with backends.register(Giving("x\x7f")):
+        done = tftrt("convert", *arguments, f"--json={file}")
+        assert done.returncode == 0 and "made by hand" in done.stdout, done.stderr
+        assert json.loads(file.read_text()) == {"made": "x\x7f"} and "\x7f" not in file.read_text()
+        file.unlink()
+        made = tftrt_tools.convert("model", tmp_path / "made.onnx", backend="onnxruntime", json=file)
+        assert made.to_dict() == json.loads(file.read_text()) and made.output == "made.onnx"
+    with backends.register(Giving({1, 2})):
+        done = tftrt("convert", *arguments, f"--json={file}")
+        assert done.returncode == 1 and "test_backends.Bare is no JSON: Object of type set" in done.stderr
+        with pytest.raises(tftrt_tools.TftrtError, match="is no JSON") as raised:
+            tftrt_tools.convert("model", tmp_path / "made.onnx", backend="onnxruntime", json=file)
+    assert raised.value.result.what == {1, 2} and "plain values" in raised.value.mend and not file.exists()
+
+
 class Simulating(Recording):
     """Simulates, too, and keeps what it is asked."""
 
@@ -262,6 +307,40 @@ def test_a_back_end_of_before_that_does_not_simulate_says_so(tmp_path):
     for ask in (found, found.snr_db):
         with pytest.raises(errors.TftrtError, match="onnxruntime "):
             ask(Settings())
+
+
+@pytest.fixture
+def made(third, zoo_model, tftrt, tmp_path):
+    """A model of the third back end."""
+    done = tftrt("convert", zoo_model("digits_cnn"), tmp_path / "made.onnx", "--backend=onnxruntime")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "made.onnx"
+
+
+def test_the_other_commands_meet_its_model(made, zoo_model, images, tftrt, tmp_path):
+    """Each works, or says in a line who made the model, and what to do."""
+    what, original = "an ONNX file that onnxruntime made", zoo_model("digits_cnn")
+    assert backends.of_made(str(made)).name == "onnxruntime" and backends.described(str(made)) == what
+    data = f"--data={images / 'held_back.npz'}"
+    rest = (data, "--goal=snr_db:threshold=30", f"--output_saved_model_dir={tmp_path / 'best'}")
+    for words, says, mend in (
+        (("sensitivity", made, data), "made.onnx is a converted model, which onnxruntime made", "give the original"),
+        (("profile", made), f"made.onnx is {what}, and this profiles", "tftrt bench MODEL"),
+        (("diagnose", original, made), f"made.onnx is {what}", "tftrt bench ORIGINAL CONVERTED"),
+        (("optimize", made, *rest), "made.onnx is a converted model itself, which onnxruntime made", "the original"),
+    ):
+        done = tftrt(*words)
+        assert_clear(done, 2, says)
+        assert mend in done.stderr.splitlines()[-1]
+    done = tftrt("build", made, f"--output_saved_model_dir={tmp_path / 'again.onnx'}")
+    assert done.returncode == 0 and f"written: {tmp_path / 'again.onnx'}" in done.stdout, done.stderr
+
+
+def test_where_nobody_says_that_he_made_a_file_it_is_one_of_its_kind(made, tftrt):
+    (made.parent / "made.onnx.json").unlink()
+    assert backends.described(str(made)) == "an ONNX file"
+    assert_clear(tftrt("profile", made), 2, "made.onnx is an ONNX file, and this profiles")
+    assert_clear(tftrt("build", made), 2, "build takes what `tftrt convert` made, and")
 
 
 def test_the_back_end_of_a_model_says_which_flags_of_build_are_another_ones(tmp_path, tftrt):
