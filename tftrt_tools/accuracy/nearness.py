@@ -1,12 +1,36 @@
-"""How near answers are to those of another model, in words."""
+"""Whether answers are like those of another model by the bounds of `tftrt verify`, and how near they are, in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from tftrt_tools.accuracy import kinds
+from tftrt_tools.accuracy import judgement, kinds
 from tftrt_tools.accuracy.metrics import Comparison
+from tftrt_tools.base import errors
+from tftrt_tools.base.choices import Precision
+from tftrt_tools.models.savedmodel.engine_op import lowest_precision
+
+if TYPE_CHECKING:
+    from tftrt_tools.accuracy.metrics.comparison import Pair
+
+
+def alike(pairs: Iterable[Pair], precisions: Iterable[Precision]) -> tuple[bool, str]:
+    """(whether the answers are alike, how near they are or the first difference).
+
+    Args: pairs: as of judgement.judge. precisions: of all engines of both models: the lowest has the bounds. Engines in FP32 may compute in
+      TF32.
+    """
+    lowest = lowest_precision(precisions)
+    # That a model shows nothing on these calls is no difference.
+    rules = judgement.Rules(allow_constant_outputs=True)
+    try:
+        judged = judgement.judge(pairs, lowest if lowest in ("INT8", "FP16") else "TF32", (), rules)
+    except errors.TftrtError as error:
+        return False, error.cause
+    problem = next(iter(judged.all_problems), "")
+    return not problem, problem or ", ".join(parts(judged.comparisons))
 
 
 def parts(comparisons: Sequence[Comparison]) -> list[str]:

@@ -537,7 +537,7 @@ def tried_with(made, model, monkeypatch, **changes):
 def test_the_answers_of_a_mended_model_are_compared_with_the_models(zoo_model, monkeypatch):
     model = zoo_model("lstm_tagger")
     same = tried_with(model, model, monkeypatch)
-    assert same.alike is True and same.answers.startswith("like the model's, no float differs") and same.gained
+    assert same.alike is True and same.answers.startswith("like the model's: no float differs") and same.gained
     other = tried_with(zoo_model("lstm_tagger", seed=1), model, monkeypatch)
     assert other.alike is False and other.answers.startswith("not like the model's: serving_default/tag_logits: ")
     assert not other.better
@@ -556,7 +556,7 @@ def test_a_model_that_takes_something_else_is_timed_and_not_compared():
 def gained(saved, alike, **changes):
     """A Trial of 1 ms and more."""
     told = {"low": saved - 1e-5, "high": saved + 1e-5, **changes}
-    answers = {True: "like the model's, SNR 50.0 dB", False: "not like the model's: y: snr_db is 3, wanted >= 30"}
+    answers = {True: "like the model's: SNR 50.0 dB", False: "not like the model's: y: snr_db is 3, wanted >= 30"}
     return finding.Trial(
         command=("convert", str(saved)),
         before=2e-3,
@@ -725,8 +725,8 @@ def test_a_profile_of_a_model_with_other_inputs_is_refused(tftrt, zoo_model, tmp
         (["{model}", "{model}", "--rest=h:2"], "give --server"),
         (["{converted}", "{model}"], "was converted, and"),
         (["{model}", "{converted}", "--profile={model}"], "digits_cnn carries no profile"),
-        (["{file}", "{model}"], "m.onnx is an ONNX file (.onnx)"),
-        (["{model}", "{file}"], "m.onnx is an ONNX file (.onnx)"),
+        (["{file}", "{model}"], "m.onnx is an ONNX file"),
+        (["{model}", "{file}"], "m.onnx is an ONNX file"),
         (
             ["{model}", "{model}", "--server=triton://h:1", "--rest=h:2", "--model_name=m"],
             "is a Triton, which has not the counters",

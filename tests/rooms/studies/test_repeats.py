@@ -113,6 +113,23 @@ def test_the_record_is_read_as_it_was_written():
     assert back.builds[0].kept_is == found.builds[0].kept_is
 
 
+@pytest.mark.parametrize(("factor", "unlike"), [(1.0, False), (1.001, False), (2.0, True)])
+def test_a_build_that_answers_something_else_is_told(factor, unlike):
+    """Nobody says of it that it is only slower or faster."""
+    call = run.Call("s", {"x": np.zeros((1, 2), np.float32)})
+    values = np.array([[1.0, -2.0]], np.float32)
+    times = repeats.Times(
+        calls=[call],
+        rounds=(rounds({1: 1.3, 2: 1.0}), rounds({1: 1.3, 2: 1.0})),
+        answers={1: [{"y": values * np.float32(factor)}], 2: [{"y": values}]},
+        precisions=("FP16",),
+    )
+    found = repeats.compared(judged(*times.rounds), times)
+    assert [bool(one.unlike) for one in found.builds] == [unlike, False] and found.kept == 2
+    assert ("; but the answers of build 1 differ from its own (s/y: " in found.text()) == unlike
+    assert Repeats.from_dict(json.loads(json.dumps(found.to_dict()))).text() == found.text()
+
+
 class Copies:
     """Stands for conversion.build.build: each build is a copy of a conversion, with shapes that engines might have been built for."""
 
@@ -186,7 +203,7 @@ def test_a_slower_build_is_found_by_its_process(converted, tmp_path):
     other = tmp_path / "slower"
     shutil.copytree(model, other)
     for path in (model, other):
-        assert repeats.timed({1: str(path)}, (), str(tmp_path / path.name))[0]
+        assert repeats.timed({1: str(path)}, (), str(tmp_path / path.name)).calls
     timed = repeats.Timed.medians
     slow = {"left": 0}
 
@@ -198,8 +215,8 @@ def test_a_slower_build_is_found_by_its_process(converted, tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeats.Timed, "medians", medians)
-        calls, both = repeats.timed({1: str(model), 2: str(other)}, (), str(tmp_path))
-    assert repeats.judged(calls, both, {1: (1.0, 0), 2: (1.0, 0)}).kept == 2
+        times = repeats.timed({1: str(model), 2: str(other)}, (), str(tmp_path))
+    assert repeats.judged(times.texts, times.rounds, {1: (1.0, 0), 2: (1.0, 0)}).kept == 2
 
 
 def test_the_target_stays_as_it_was_where_a_build_fails(converted, tmp_path):

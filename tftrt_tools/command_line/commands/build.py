@@ -243,11 +243,12 @@ def _print_builds(console: Console, found: Repeats) -> None:
             *(f"{one.ms[call]:.3f}" if one.ms else "" for call in found.calls),
             "" if one.mean_ms is None else f"{one.mean_ms:.3f}",
             "kept" if one.number == found.kept else one.kept_is.text("it") if one.kept_is else "not whole",
+            "other answers" if one.unlike else "",
             f"{one.build_seconds:.1f} s",
         )
         for one in found.builds
     ]
-    columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", ">built in"]
+    columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", "", ">built in"]
     console.print(_output.table("Builds, timed in turns", columns, rows))
     console.print(found.text(), soft_wrap=True)
 

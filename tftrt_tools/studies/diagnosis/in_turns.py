@@ -8,14 +8,12 @@ import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 
-from tftrt_tools.accuracy import judgement, nearness
-from tftrt_tools.base import errors
+from tftrt_tools.accuracy import nearness
 from tftrt_tools.base.files import scratch
 from tftrt_tools.models.execution import npz, run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.kinds.model import Model
-from tftrt_tools.models.savedmodel.engine_op import lowest_precision
 from tftrt_tools.studies.tuning import repeats
 
 
@@ -107,15 +105,10 @@ def _compared(
     first, second = answers
     if first.keys() != second.keys():
         return None, f"not compared with the model's: its outputs are {', '.join(second)}"
-    # That a model shows nothing on this call is no difference.
-    rules = judgement.Rules(allow_constant_outputs=True)
-    try:
-        judged = judgement.judge([(call, first, second)], _arithmetic(models), (), rules)
-    except errors.TftrtError as error:
-        return False, f"not like the model's: {error.cause}"
-    if problem := next(iter(judged.all_problems), ""):
-        return False, f"not like the model's: {problem}"
-    return True, ", ".join(["like the model's", *nearness.parts(judged.comparisons)])
+    alike, how = nearness.alike(
+        [(call, first, second)], (engine.precision for model in models for engine in model.engines)
+    )
+    return alike, f"like the model's: {how}" if alike else f"not like the model's: {how}"
 
 
 def _same(one: Mapping[str, npz.Array], other: Mapping[str, npz.Array]) -> bool:
@@ -129,9 +122,3 @@ def _same(one: Mapping[str, npz.Array], other: Mapping[str, npz.Array]) -> bool:
 
 def _text(arrays: Mapping[str, npz.Array]) -> str:
     return ", ".join(f"{name} {array.dtype.name}" for name, array in sorted(arrays.items()))
-
-
-def _arithmetic(models: Sequence[Model]) -> str:
-    """The key of the bounds. Engines in FP32 may compute in TF32."""
-    precision = lowest_precision(engine.precision for model in models for engine in model.engines)
-    return precision if precision in ("INT8", "FP16") else "TF32"

@@ -22,11 +22,13 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tftrt_tools.accuracy import nearness
 from tftrt_tools.base import records, results
+from tftrt_tools.base.choices import Precision
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.base.statistics import interleaving
-from tftrt_tools.models.execution import run
+from tftrt_tools.models.execution import npz, run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.savedmodel import describe, passport, staging
 from tftrt_tools.studies.tuning.final import Faster, Final
@@ -58,6 +60,8 @@ class Repeat(records.Record):
     mean_ms: float | None = records.field(digits=4, default=None)
     # How many times as fast the kept build is; None for that itself, and if it was not timed.
     kept_is: Faster | None = None
+    # How its answers differ from those of the kept build; "" where they do not, and if it was not timed.
+    unlike: str = ""
 
     @property
     def told_apart(self) -> bool:
@@ -92,7 +96,15 @@ class Repeats(records.Record):
         )
 
     def text(self) -> str:
-        """The spread, for people."""
+        """The spread, and builds with other answers, for people."""
+        unlike = next((one for one in self.builds if one.unlike), None)
+        return self._spread() + (
+            f"; but the answers of build {unlike.number} differ from its own ({unlike.unlike}): `tftrt verify` says whether it is right"
+            if unlike
+            else ""
+        )
+
+    def _spread(self) -> str:
         slowest = self.slowest
         if slowest is None or slowest.kept_is is None:
             return f"build {self.kept} is kept: there was no other to compare it with"
@@ -233,8 +245,9 @@ def fastest(
         # What is not whole may well be fast, and is no candidate.
         least = min(len(one.unbuilt) for one in made.values())
         whole = {number: f"{folder}/{number}" for number, one in made.items() if len(one.unbuilt) == least}
-        calls, rounds = timed(whole, options.tags, folder)
-        found = judged(calls, rounds, {number: (one.seconds, len(one.unbuilt)) for number, one in made.items()})
+        times = timed(whole, options.tags, folder)
+        found = judged(times.texts, times.rounds, {n: (one.seconds, len(one.unbuilt)) for n, one in made.items()})
+        found = compared(found, times)
         with staging.staged(target, overwrite or output is None) as stage:
             shutil.copytree(f"{folder}/{found.kept}", stage, dirs_exist_ok=True)
             document = passport.read(stage, passport.MANIFEST) or {}
@@ -247,11 +260,29 @@ def fastest(
     return Repeated(kept, found)
 
 
-def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> tuple[tuple[str, ...], tuple[Rounds, Rounds]]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Times:
+    """Builds that were timed."""
+
+    # Those that were timed; the rounds that choose, and those that judge.
+    calls: Sequence[run.Call]
+    rounds: tuple[Rounds, Rounds]
+    # {number of a build: its answer to each call}.
+    answers: Mapping[int, Sequence[Mapping[str, npz.Array]]]
+    # Of the engines.
+    precisions: Sequence[Precision]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Of the calls."""
+        return tuple(call.text() for call in self.calls)
+
+
+def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> Times:
     """Time builds in turns, twice, in new processes each time.
 
     Args: models: {number: path}; they take the same calls, at the shapes that their engines were built for. tags: of the MetaGraph.
-      folder: for the inputs. Returns: (texts of the calls, (the rounds that choose, the rounds that judge)).
+      folder: for inputs and answers.
     """
     first = next(iter(models.values()))
     described = describe.describe(first)[0]
@@ -259,11 +290,32 @@ def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> tuple[
     takes = inputs.only(list(takes.known), takes) if takes.known else takes
     chosen = inputs.choose(takes, inputs.Asked(), folder, inputs.up_to(1)).all
     saved = run.save_calls(chosen, pathlib.Path(folder) / "calls")
-    sides = {number: Side(path, saved, tags) for number, path in models.items()}
-    return tuple(call.text() for call in chosen), (
-        turns(sides, "choosing among the builds"),
-        turns(sides, "comparing the builds"),
+    sides = {
+        number: Side(path, saved, tags, answers=str(pathlib.Path(folder) / f"answers-{number}"))
+        for number, path in models.items()
+    }
+    for side in sides.values():
+        pathlib.Path(side.answers).mkdir(parents=True, exist_ok=True)
+    both = turns(sides, "choosing among the builds"), turns(sides, "comparing the builds")
+    return Times(
+        calls=chosen,
+        rounds=both,
+        answers={
+            number: [npz.load(side.answer(place)) for place in range(len(chosen))] for number, side in sides.items()
+        },
+        precisions=tuple(engine.precision for engine in described.engines),
     )
+
+
+def compared(found: Repeats, times: Times) -> Repeats:
+    """The builds, with how the answers of each differ from those of the kept one."""
+    kept = times.answers[found.kept]
+    unlike = {}
+    for number, answers in times.answers.items():
+        alike, how = nearness.alike(zip(times.calls, kept, answers, strict=True), times.precisions)
+        unlike[number] = "" if alike else how
+    builds = tuple(dataclasses.replace(one, unlike=unlike.get(one.number, "")) for one in found.builds)
+    return dataclasses.replace(found, builds=builds)
 
 
 def turns(sides: Mapping[int, Side], what: str, rounds: int = ROUNDS) -> Rounds:
