@@ -36,6 +36,16 @@ def test_the_default_comes_first_and_an_unknown_name_is_told_with_those_that_are
     assert raised.value.mend == "known: tftrt, tensorrt"
 
 
+def test_the_default_takes_no_model_that_it_does_not_convert():
+    with pytest.raises(errors.UsageError, match="TF-TRT converts TensorFlow models"):
+        backends.default().takes(Source(path="model.onnx"))
+
+
+def test_the_manifest_of_a_model_names_its_back_end():
+    assert backends.of_manifest(None) == backends.of_manifest({"signatures": []}) == "tftrt"
+    assert backends.of_manifest({"backend": "tensorrt"}) == "tensorrt"
+
+
 def test_a_name_is_registered_once_and_for_a_block(third):
     assert backends.names()[-1] == "onnxruntime"
     with pytest.raises(ValueError, match="onnxruntime"), backends.register(OnnxRuntime()):

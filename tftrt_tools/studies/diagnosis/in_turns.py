@@ -89,7 +89,9 @@ def _call(one: Asked, model: Model, folder: str) -> run.Call:
 def _side(model: str, call: run.Call, folder: pathlib.Path) -> repeats.Side:
     answers = folder / "answers"
     answers.mkdir(parents=True)
-    return repeats.Side(model, run.save_calls([call], folder / "inputs"), from_host=True, answers=str(answers))
+    return repeats.Side(
+        model=model, saved=run.save_calls([call], folder / "inputs"), from_host=True, answers=str(answers)
+    )
 
 
 def _compared(

@@ -131,7 +131,7 @@ class Repeated(results.Result):
         return {**self.build.to_dict(), "repeats": self.repeats.to_dict()}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
     """A model that is timed beside others. model: its path; saved: its calls; tags: of the MetaGraph; from_host: whether a call is timed
     from arrays on the host to arrays on the host, else its inputs lie on the device; answers: a folder for the answer to each call, "" to
@@ -291,7 +291,7 @@ def timed(models: Mapping[int, str], tags: Sequence[str], folder: str) -> Times:
     chosen = inputs.choose(takes, inputs.Asked(), folder, inputs.up_to(1)).all
     saved = run.save_calls(chosen, pathlib.Path(folder) / "calls")
     sides = {
-        number: Side(path, saved, tags, answers=str(pathlib.Path(folder) / f"answers-{number}"))
+        number: Side(model=path, saved=saved, tags=tags, answers=str(pathlib.Path(folder) / f"answers-{number}"))
         for number, path in models.items()
     }
     for side in sides.values():
