@@ -347,7 +347,7 @@ def test_the_other_commands_meet_its_model(made, zoo_model, images, tftrt, tmp_p
     assert done.returncode == 0 and f"written: {tmp_path / 'again.onnx'}" in done.stdout, done.stderr
 
 
-def test_where_nobody_says_that_he_made_a_file_it_is_one_of_its_kind(made, tftrt):
+def test_a_file_that_no_back_end_says_it_made_is_one_of_its_kind(made, tftrt):
     (made.parent / "made.onnx.json").unlink()
     assert backends.described(str(made)) == "an ONNX file"
     assert_clear(tftrt("profile", made), 2, "made.onnx is an ONNX file, and this profiles")

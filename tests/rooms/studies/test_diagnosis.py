@@ -549,6 +549,9 @@ def test_a_model_that_takes_something_else_is_timed_and_not_compared():
     alike, said = in_turns._compared((), asked, [{"y": floats["image"]}] * 2)
     assert alike is None
     assert said == "not compared with the model's: it takes image float32, and the model image uint8"
+    others = [run_room.Call("s", {"image": floats["image"] + number}) for number in range(2)]
+    alike, said = in_turns._compared((), others, [{"y": floats["image"]}] * 2)
+    assert alike is None and said == "not compared with the model's: other values were drawn for it"
     alike, said = in_turns._compared((), asked[:1] * 2, [{"y": pixels["image"]}, {"z": pixels["image"]}])
     assert alike is None and said == "not compared with the model's: its outputs are z"
 

@@ -100,10 +100,13 @@ def _compared(
     """Pair.alike and Pair.answers, by the bounds of `tftrt verify` for the lowest precision of both models."""
     call, other = calls
     if not _same(call.inputs, other.inputs):
-        return (
-            None,
-            f"not compared with the model's: it takes {_text(other.inputs)}, and the model {_text(call.inputs)}",
+        takes, model_takes = _text(other.inputs), _text(call.inputs)
+        why = (
+            "other values were drawn for it"
+            if takes == model_takes
+            else f"it takes {takes}, and the model {model_takes}"
         )
+        return None, f"not compared with the model's: {why}"
     first, second = answers
     if first.keys() != second.keys():
         return None, f"not compared with the model's: its outputs are {', '.join(second)}"
