@@ -107,7 +107,7 @@ def prepared(preparation: Preparation) -> list[str]:
             f"{terminal.counted(len(preparation.flattened), 'reshape')} of rows with a constant shape: TF-TRT takes a computed one only "
             "with dynamic shapes"
         )
-    said += _resizes(preparation)
+    said += _layers(preparation)
     if preparation.dropouts:
         said.append(preparation_module.dropouts(preparation.dropouts))
     if preparation.slices:
@@ -131,7 +131,10 @@ def prepared(preparation: Preparation) -> list[str]:
     return said
 
 
-def _resizes(preparation: Preparation) -> Iterator[str]:
+def _layers(preparation: Preparation) -> Iterator[str]:
+    if preparation.transposed:
+        counted = terminal.counted(len(preparation.transposed), "transposed convolution")
+        yield f"{counted} of three dimensions written as plain ones: TF-TRT takes none with an open batch"
     if preparation.resized:
         megabytes = sum(one.added_bytes for one in preparation.resized) / 1e6
         kinds = ", ".join(sorted({one.type for one in preparation.resized}))

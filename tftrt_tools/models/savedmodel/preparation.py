@@ -72,6 +72,8 @@ class Preparation(records.Record):
     dilated: tuple[Dilated, ...] = ()
     # Names of paddings that were moved behind the ExpandDims of their convolution.
     paddings: tuple[str, ...] = ()
+    # Names of transposed convolutions of three dimensions that were written as plain ones.
+    transposed: tuple[str, ...] = ()
     # Resizes that were written as products with constant weights.
     resized: tuple[Resized, ...] = ()
     # Names of resizes that stay in TensorFlow, because an engine may compute them wrongly.

@@ -24,6 +24,7 @@ from tftrt_tools.models.savedmodel.job import (
     loading,
     resized,
     slices,
+    transposed,
     unbuildable,
 )
 from tftrt_tools.models.savedmodel.preparation import Preparation
@@ -81,6 +82,7 @@ def passed(
             paddings=paddings,
             folded=folded,
             flattened=reshaped,
+            transposed=transposed.rewrite(frozen.graph_def, kept),
             resized=products,
             kept_resizes=resized.wrong(frozen.graph_def, kept),
             dropouts=dropped,
