@@ -152,3 +152,49 @@ def test_a_computed_flatten_and_a_dropout_that_keeps_everything_leave_one_engine
     )
     assert code == 0, error or result["problems"]
     assert len(engines_of(said)) == 1 and done["flattened"] and done["dropouts"]
+
+
+def checked(test, source, folder, precision, shapes, *flags):
+    """One engine of all ops, which verifies."""
+    said = convert(source, folder / "out", f"--precision_mode={precision}", f"--shapes={shapes}", *flags)
+    code, result, error = verify(source, folder / "out")
+    report(
+        test=test,
+        precision=precision,
+        engines=len(engines_of(said)),
+        coverage=said["signatures"][0]["coverage"],
+        snr_db=result and min(one["snr_db"] for one in result["comparisons"]),
+        passed=code == 0,
+    )
+    assert code == 0, error or result["problems"]
+    assert len(engines_of(said)) == 1 and said["signatures"][0]["coverage"] == 1
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16"])
+def test_resizes_of_all_kinds_run_in_an_engine(precision, tmp_path):
+    filters = np.random.default_rng(0).normal(scale=0.2, size=(3, 3, 4, 8)).astype("f4")
+    kinds = [
+        (op, attribute)
+        for op in ("Bilinear", "Bicubic", "NearestNeighbor")
+        for attribute in ("align_corners", "half_pixel_centers")
+    ]
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 24, 20, 4), name="x")])
+    def serve(x):
+        y = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "SAME"))
+        resized = {
+            f"{op}_{attribute}_{size[0]}": getattr(tf.raw_ops, f"Resize{op}")(images=y, size=size, **{attribute: True})
+            for op, attribute in kinds
+            for size in ((48, 40), (18, 33))
+        }
+        resized["area"] = tf.raw_ops.ResizeArea(images=y, size=(12, 7))
+        return {name: tf.nn.relu(one) + 0.5 for name, one in resized.items()}
+
+    checked("resizes", save(serve, tmp_path / "in"), tmp_path, precision, "x:1x24x20x4,4x24x20x4")
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16"])
+def test_a_transposed_convolution_of_volumes_runs_in_an_engine(precision, tmp_path):
+    source = unet_with_conditionals(tmp_path / "in")
+    shapes = "volume:1x8x8x8x1,2x8x8x8x1;training:scalar,scalar"
+    checked("transposed volumes", source, tmp_path, precision, shapes, "--freeze=training:false")

@@ -360,7 +360,12 @@ def _print_worth(console: Console, done: Conversion) -> None:
 
     for one in done.signatures:
         accepted = _worth.accepted(one) if done.settings.allow_quantization_changes else ()
-        for text in (_worth.other_mode(one), advice.limited_by_number(len(one.engines), done.settings), *accepted):
+        told = (
+            _worth.other_mode(one),
+            advice.limited_by_number(len(one.engines), done.settings),
+            advice.loops(one.left_out),
+        )
+        for text in (*told, *accepted):
             if text:
                 console.print(f"  {one.name}: {text}", soft_wrap=True)
     if done.coverage < pipeline.LITTLE:

@@ -29,6 +29,8 @@ _TYPE = re.compile(
 )
 _NAMES = {"double": "float64"}
 _DEFAULT = Settings().minimum_segment_size
+# One of these is in each loop.
+_LOOPS = ("LoopCond", "While", "StatelessWhile")
 
 
 def advise(
@@ -37,7 +39,7 @@ def advise(
     coverage: float,
     engines: int,
     other: Outcome | None,
-    left_out: Iterable[LeftOut],
+    left_out: Sequence[LeftOut],
 ) -> Advice:
     """Args: sizes: SizeResults, upwards. settings: those tried. coverage, engines: what they gave. other: of the other batch mode, None
     where that was not tried. left_out: LeftOut nodes. Returns: Advice."""
@@ -55,6 +57,8 @@ def advise(
         )
     if limited := limited_by_number(engines, settings):
         reasons.append(limited)
+    if told := loops(left_out):
+        reasons.append(told)
     return Advice(_size_of(best), better.dynamic if better else None, tuple(reasons))
 
 
@@ -68,6 +72,18 @@ def limited_by_number(engines: int, settings: Settings) -> str:
     if not settings.max_engines or engines < settings.max_engines:
         return ""
     return f"--max_engines={settings.max_engines} is reached: the smallest segments beyond it stay in TensorFlow."
+
+
+def loops(left_out: Iterable[LeftOut]) -> str:
+    """A sentence on loops, which TF-TRT never takes, "" where there are none."""
+    count = sum(node.op in _LOOPS for node in left_out)
+    if not count:
+        return ""
+    counted = terminal.counted(count, "loop")
+    return (
+        f"{counted} (an LSTM, a GRU, tf.while_loop) {'runs' if count == 1 else 'run'} in TensorFlow, whatever is set; a plan can have them as "
+        "layers: `tftrt export` tells without a GPU, `tftrt convert --backend=tensorrt` builds it."
+    )
 
 
 def recommended(sizes: Sequence[SizeResult]) -> SizeResult:
