@@ -638,6 +638,77 @@ def test_a_tensor_in_the_opposite_order_is_one_slice(kind, tftrt, tmp_path):
     assert "ReverseSequence" in found
 
 
+def counting(limit, most=None, first=0, condition=None):
+    """A loop of rounds over the rows of x, which gathers what each gives."""
+
+    def body(x):
+        last = limit(x) if callable(limit) else limit
+        gathered = tf.TensorArray(tf.float32, size=0, dynamic_size=True, element_shape=(None, 3))
+
+        def again(number, y, rows):
+            return condition(number, y) if condition else number < last
+
+        def round_of(number, y, rows):
+            return number + 1, tf.tanh(y * 1.5), rows.write(number - first, y)
+
+        _, y, rows = tf.while_loop(again, round_of, (first, x, gathered), maximum_iterations=most)
+        return {"y": y, "rows": rows.stack()}
+
+    return body
+
+
+# {what: (a body, the rounds that the Loop tells, None for those that the graph computes)}.
+COUNTED = {
+    "to a number": (counting(5), 5),
+    "not from zero": (counting(7, first=3), 4),
+    "with a bound above": (counting(5, most=9), 5),
+    "with a bound below": (counting(5, most=2), 2),
+    "to a size": (counting(lambda x: tf.shape(x)[0] + 2), None),
+}
+OTHER_LOOPS = {
+    "by a multiple": counting(6, condition=lambda number, y: number * 2 < 6),
+    "by a value": counting(6, condition=lambda number, y: tf.reduce_sum(tf.abs(y)) > 6.0),
+    "by both": counting(6, condition=lambda number, y: tf.logical_and(number < 6, tf.reduce_sum(tf.abs(y)) > 1.0)),
+}
+
+
+def loop_of(path):
+    model = onnx.load(str(path))
+    constants = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    (node,) = [one for one in model.graph.node if one.op_type == "Loop"]
+    return node, constants.get(node.input[0])
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_a_loop_that_counts_says_how_often_it_runs(kind, tftrt, tmp_path):
+    body, rounds = COUNTED[kind]
+    serve = tf.function(body, autograph=False, input_signature=[tf.TensorSpec((None, 3), name="x")])
+    save(serve, tmp_path / "m")
+    _, said = exported(tftrt, tmp_path / "m", tmp_path, "--shapes=x:1x3,4x3", "--ranges=x:1:2")
+    node, told = loop_of(tmp_path / "m.onnx")
+    assert "1 node by loop_count" in said and node.input[0] and not node.input[1]
+    assert told is None if rounds is None else int(told) == rounds
+
+
+@pytest.mark.parametrize("kind", OTHER_LOOPS)
+def test_a_loop_with_another_condition_keeps_it_and_is_named(kind, tftrt, tmp_path):
+    serve = tf.function(OTHER_LOOPS[kind], autograph=False, input_signature=[tf.TensorSpec((None, 3), name="x")])
+    save(serve, tmp_path / "m")
+    _, said = exported(tftrt, tmp_path / "m", tmp_path, "--shapes=x:2x3", "--ranges=x:1:2")
+    assert loop_of(tmp_path / "m.onnx")[0].input[1]
+    assert "not by loop_count: it goes on by a condition of its own" in said
+
+
+@pytest.mark.parametrize("length", [6, None], ids=["known length", "open length"])
+def test_a_masked_layer_of_keras_has_a_loop_of_as_many_rounds_as_steps(length, tftrt, tmp_path):
+    layers = tf.keras.layers
+    ids = tf.keras.Input((length,), dtype="int32", name="ids")
+    steps = layers.Bidirectional(layers.LSTM(4, return_sequences=True))(layers.Embedding(9, 3, mask_zero=True)(ids))
+    tf.saved_model.save(tf.keras.Model(ids, steps), str(tmp_path / "m"))
+    found, said = exported(tftrt, tmp_path / "m", tmp_path, "--shapes=ids:1x6,3x6")
+    assert "2 nodes by loop_count" in said and "ReverseSequence" not in found
+
+
 def test_an_input_that_only_conditionals_read_is_named_with_the_flag(tftrt, tmp_path):
     source = unet_with_conditionals(tmp_path / "m")
     done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}")
@@ -895,7 +966,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, dilations, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, wide_conv; or none",
+            "there are: nms, einsum, dilations, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),

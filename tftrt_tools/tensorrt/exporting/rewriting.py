@@ -56,6 +56,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "dead_ends": Rewrite(title="nodes that do nothing, left out"),
     "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
     "pad_pool": Rewrite(title="zeros around the input of a pooling: the pooling's own padding"),
+    "loop_count": Rewrite(title="a Loop that counts up to a limit: one that says how often it runs"),
     # By itself where it was measured.
     "wide_conv": Rewrite(
         title="a convolution of few channels with a long kernel: its long dimension becomes channels",

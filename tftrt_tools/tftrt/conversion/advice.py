@@ -81,8 +81,8 @@ def loops(left_out: Iterable[LeftOut]) -> str:
         return ""
     counted = terminal.counted(count, "loop")
     return (
-        f"{counted} (an LSTM, a GRU, tf.while_loop) {'runs' if count == 1 else 'run'} in TensorFlow, whatever is set; a plan can have them as "
-        "layers: `tftrt export` tells without a GPU, `tftrt convert --backend=tensorrt` builds it."
+        f"{counted} (an LSTM, a GRU, tf.while_loop) cannot run in TF-TRT's engines; a plan can have them as layers: "
+        "`tftrt export` tells without a GPU, `tftrt convert --backend=tensorrt` builds it."
     )
 
 

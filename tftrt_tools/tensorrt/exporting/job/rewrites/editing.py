@@ -57,7 +57,7 @@ class Writer:
         """Let what is new have no name that the graph has already. Args: the names in the graph."""
         given = {one.name: free(one.name, tensors) for one in self.constants}
         given |= {
-            name: free(name, tensors) for node in self.nodes for name in node.output if name != self._place.output[0]
+            name: free(name, tensors) for node in self.nodes for name in node.output if name not in self._place.output
         }
         for one in self.constants:
             one.name = given[one.name]

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 import onnx
 
-from tftrt_tools.tensorrt.exporting.job.rewrites import attention, gelu, layer_norm, pad_pool, slim, wide_conv
+from tftrt_tools.tensorrt.exporting.job.rewrites import (
+    attention,
+    gelu,
+    layer_norm,
+    loop_count,
+    pad_pool,
+    slim,
+    wide_conv,
+)
 
 # {name: it changes a model in place, for a target, and returns how many nodes it changed}.
 IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
@@ -17,6 +25,7 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "dead_ends": slim.rewrite("dead_node_elimination"),
     "simplify": slim.rewrite("graph_fusion", "subexpression_elimination", "weight_tying"),
     "pad_pool": pad_pool.rewrite,
+    "loop_count": loop_count.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
 
@@ -24,4 +33,5 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
 MISSED: Mapping[str, Callable[[onnx.ModelProto, str], Iterable[tuple[str, str]]]] = {
     "layer_norm": layer_norm.missed,
     "gelu": gelu.missed,
+    "loop_count": loop_count.missed,
 }

@@ -1,0 +1,175 @@
+"""A loop that counts up to a limit: it says how often it runs.
+
+tf2onnx writes a while loop as a Loop that goes on as long as a condition holds, with no number of rounds. TensorRT 8.5 builds it, but what
+such a loop gathers, a row in each round, has 1024 rows there, whatever the loop does (seen on an H100, 2026-11-27, with a masked LSTM of
+Keras). With the number of rounds as M, and no condition, it has as many rows as there were rounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, attributes, name_of
+from tftrt_tools.tensorrt.exporting.job.rewrites import editing
+
+_PASSED_ON = frozenset({"Identity", "Cast"})
+# Inputs of a Loop before its own tensors, inputs of its body before them, and outputs of its body before them.
+_OF_LOOP, _OF_BODY, _OF_ROUND = 2, 2, 1
+
+
+def rewrite(model: onnx.ModelProto, target: str) -> int:
+    """Write them in place. Returns: how many."""
+    facts, written = Facts(model), []
+    for node in model.graph.node:
+        counted = _counted(facts, node) if node.op_type == "Loop" and node.input[1] else None
+        if counted is not None:
+            writer = editing.Writer(node)
+            loop = onnx.NodeProto.FromString(node.SerializeToString())
+            loop.input[0], loop.input[1] = _rounds(facts, writer, counted, node.input[0]), ""
+            writer.nodes.append(loop)
+            written.append((node, writer))
+    editing.replace(model, written)
+    return len(written)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counted:
+    """From which number a loop counts up by one, and the tensor that holds its limit."""
+
+    first: int
+    limit: str
+
+
+def _rounds(facts: Facts, writer: editing.Writer, counted: _Counted, most: str) -> str:
+    """The tensor with the number of rounds. Args: most: that of the most rounds that the loop had before, or ""."""
+    limit = facts.constant(counted.limit)
+    if limit is not None:
+        # The condition holds at first, so there is a first round.
+        rounds = max(int(limit.ravel()[0]) - counted.first, 1)
+        bound = facts.number(most) if most else None
+        if not most or bound is not None:
+            return writer.constant("rounds", rounds if bound is None else min(rounds, int(bound)), np.int64)
+        name = writer.constant("limit", rounds, np.int64)
+    else:
+        name = writer.node("Cast", [counted.limit], "limit", to=TensorProto.INT64)
+        if counted.first:
+            name = writer.node("Sub", [name, writer.constant("first", counted.first, np.int64)], "rounds")
+    return writer.node("Min", [name, most], "fewer") if most else name
+
+
+def _counted(facts: Facts, node: onnx.NodeProto) -> _Counted | None:
+    """How a Loop counts; None for one that goes on by another condition."""
+    body = attributes(node)["body"]
+    makers = {output: inner for inner in body.node for output in inner.output}
+    conditions = [
+        one for one in _conditions(makers, body.output[0].name) if not _is_bound(facts, node, body, makers, one)
+    ]
+    if len(conditions) != 1 or conditions[0].op_type != "Less":
+        return None
+    (less,) = conditions
+    inside = {one.name: numpy_helper.to_array(one) for one in body.initializer}
+    added = _made_by(makers, less.input[0])
+    if added is None or added.op_type != "Add":
+        return None
+    names = [one.name for one in body.input]
+    counter = next((one for one in added.input if one in names[_OF_BODY:]), None)
+    if counter is None:
+        return None
+    step = _number(facts, inside, next((one for one in added.input if one != counter), ""))
+    place = names.index(counter) - _OF_BODY
+    kept = _source(makers, body.output[place + _OF_ROUND].name) == added.output[0]
+    first = _number(facts, inside, node.input[place + _OF_LOOP])
+    limit = _limit(node, body, makers, _source(makers, less.input[1]))
+    if step != 1 or not kept or first is None or not limit:
+        return None
+    counted = _Counted(int(first), limit)
+    return counted if _begins(facts, node, counted) else None
+
+
+def _conditions(makers: Mapping[str, onnx.NodeProto], name: str) -> list[onnx.NodeProto]:
+    """The nodes that decide together whether there is another round."""
+    made = _made_by(makers, name)
+    if made is None or made.op_type != "And":
+        return [made] if made is not None else []
+    return [one for source in made.input for one in _conditions(makers, source)]
+
+
+def _is_bound(
+    facts: Facts,
+    node: onnx.NodeProto,
+    body: onnx.GraphProto,
+    makers: Mapping[str, onnx.NodeProto],
+    condition: onnx.NodeProto,
+) -> bool:
+    """Whether a condition says no more than the number of rounds that the Loop has already."""
+    if condition.op_type != "Less" or not node.input[0]:
+        return False
+    number, limit = condition.input
+    inside = {one.name: numpy_helper.to_array(one) for one in body.initializer}
+    return _source(makers, number) == body.input[0].name and _number(facts, inside, limit) == facts.number(
+        node.input[0]
+    )
+
+
+def _limit(node: onnx.NodeProto, body: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], name: str) -> str:
+    """The tensor outside of a Loop that its limit is; "" where it changes from round to round."""
+    names = [one.name for one in body.input]
+    if name not in names:
+        return "" if name in makers or name in {one.name for one in body.initializer} else name
+    place = names.index(name) - _OF_BODY
+    if place < 0 or _source(makers, body.output[place + _OF_ROUND].name) != name:
+        return ""
+    return str(node.input[place + _OF_LOOP])
+
+
+def _begins(facts: Facts, node: onnx.NodeProto, counted: _Counted) -> bool:
+    """Whether the condition before the first round is that of all others: the first number is below the limit."""
+    if facts.constant(counted.limit) is not None:
+        return facts.number(node.input[1]) == 1
+    less = _made_by(facts.producers, node.input[1])
+    if less is None or less.op_type != "Less" or node.input[0]:
+        return False
+    first, limit = (_source(facts.producers, one) for one in less.input)
+    return facts.number(first) == counted.first and limit == _source(facts.producers, counted.limit)
+
+
+def _number(
+    facts: Facts, inside: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]], name: str
+) -> float | None:
+    if name in inside:
+        return float(inside[name].ravel()[0]) if inside[name].size == 1 else None
+    return facts.number(name)
+
+
+def _source(makers: Mapping[str, onnx.NodeProto], name: str) -> str:
+    """The tensor whose values this one has, maybe in another type."""
+    while name in makers and makers[name].op_type in _PASSED_ON:
+        name = makers[name].input[0]
+    return name
+
+
+def _made_by(makers: Mapping[str, onnx.NodeProto], name: str) -> onnx.NodeProto | None:
+    return makers.get(_source(makers, name))
+
+
+def missed(model: onnx.ModelProto, target: str) -> list[tuple[str, str]]:
+    """[(node, reason)] of loops whose number of rounds is not known, and that gather rows."""
+    return [
+        (
+            name_of(node),
+            "it goes on by a condition of its own, so that what it gathers has another number of rows in TensorRT 8.5",
+        )
+        for node in model.graph.node
+        if node.op_type == "Loop" and node.input[1] and _gathers(node)
+    ]
+
+
+def _gathers(node: onnx.NodeProto) -> bool:
+    """Whether a Loop gathers a row in each round, beside the tensors that it passes on."""
+    body = attributes(node)["body"]
+    return len(body.output) - _OF_ROUND > len(body.input) - _OF_BODY
