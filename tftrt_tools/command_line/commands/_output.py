@@ -142,6 +142,9 @@ def _layers(preparation: Preparation) -> Iterator[str]:
             f"{terminal.counted(len(preparation.resized), 'resize')} ({kinds}) written as products with constant weights, "
             f"{megabytes:.3g} MB: TF-TRT refuses the op, or computes it wrongly"
         )
+    if preparation.indexed:
+        counted = terminal.counted(len(preparation.indexed), "node")
+        yield f"{counted} that mirror or reverse written as GatherV2: TF-TRT knows neither MirrorPad nor ReverseV2"
     if preparation.kept_resizes:
         counted = terminal.counted(len(preparation.kept_resizes), "resize")
         yield f"{counted} of open sizes kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels"

@@ -70,8 +70,10 @@ class Preparation(records.Record):
     convolutions: tuple[Grouped, ...] = ()
     # Convolutions with dilations that were written as one node.
     dilated: tuple[Dilated, ...] = ()
-    # Names of paddings that were moved behind the ExpandDims of their convolution.
+    # Names of paddings of three dimensions that are done in four.
     paddings: tuple[str, ...] = ()
+    # Names of mirrored paddings and reversed tensors that take elements by constant numbers now.
+    indexed: tuple[str, ...] = ()
     # Names of transposed convolutions of three dimensions that were written as plain ones.
     transposed: tuple[str, ...] = ()
     # Resizes that were written as products with constant weights.

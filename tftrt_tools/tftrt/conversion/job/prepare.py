@@ -21,6 +21,7 @@ from tftrt_tools.models.savedmodel.job import (
     flattened,
     graph,
     grouped,
+    indexed,
     loading,
     resized,
     slices,
@@ -72,6 +73,7 @@ def passed(
             frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic
         )
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
+        by_numbers, lifted = indexed.rewrite(frozen.graph_def, kept | frozenset(paddings))
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
         products = resized.rewrite(frozen.graph_def, kept)
@@ -79,7 +81,8 @@ def passed(
             opened=tuple(calls),
             convolutions=convolutions,
             dilated=written,
-            paddings=paddings,
+            paddings=(*paddings, *lifted),
+            indexed=by_numbers,
             folded=folded,
             flattened=reshaped,
             transposed=transposed.rewrite(frozen.graph_def, kept),
