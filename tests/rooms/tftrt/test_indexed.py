@@ -1,4 +1,4 @@
-"""Mirrored paddings, reversed tensors and paddings of three dimensions: written as TF-TRT takes them, with the same answers."""
+"""Mirrored paddings, reversed tensors and paddings of two or three dimensions: written as TF-TRT takes them, with the same answers."""
 
 import numpy as np
 import pytest
@@ -25,13 +25,16 @@ WRITTEN = {
     "reversed": ((None, 6, 4), lambda x: tf.reverse(x, [1])),
     "reversed, two axes": ((None, 6, 5, 4), lambda x: tf.reverse(x, [-2, 1])),
     "zeros before a sequence": ((None, 6, 4), lambda x: tf.pad(x, [[0, 0], [3, 0], [0, 0]])),
+    "zeros beside the channels": ((None, 6, 2), lambda x: tf.pad(x, [[0, 0], [0, 0], [1, 1]])),
+    "zeros on both sides of both": ((None, 6, 2), lambda x: tf.pad(x, [[0, 0], [2, 1], [0, 2]])),
+    "zeros around a row": ((None, 3), lambda x: tf.pad(x, [[0, 0], [0, 1]])),
     "zeros around an open sequence": ((None, None, 4), lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 0]])),
 }
 LEFT = {
     "reflect an open axis": ((None, None, 4), reflected([1, 2])),
     "reversed batch": ((None, 6, 4), lambda x: tf.reverse(x, [0])),
     "reversed open axis": ((None, None, 4), lambda x: tf.reverse(x, [1])),
-    "zeros beside the channels": ((None, 6, 4), lambda x: tf.pad(x, [[0, 0], [1, 1], [1, 1]])[:, :, :4]),
+    "zeros around the batch": ((None, 6, 4), lambda x: tf.pad(x, [[1, 0], [1, 1], [0, 0]])),
     "zeros of a picture": ((None, 6, 5, 4), lambda x: tf.pad(x, [[0, 0], [1, 1], [2, 0], [0, 0]])),
 }
 

@@ -100,7 +100,7 @@ def prepared(preparation: Preparation) -> list[str]:
         )
     if preparation.paddings:
         said.append(
-            f"{terminal.counted(len(preparation.paddings), 'padding')} of three dimensions done in four: TF-TRT pads nothing else"
+            f"{terminal.counted(len(preparation.paddings), 'padding')} done in four dimensions: TF-TRT pads nothing else"
         )
     if preparation.flattened:
         said.append(

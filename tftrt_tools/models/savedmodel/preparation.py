@@ -70,7 +70,7 @@ class Preparation(records.Record):
     convolutions: tuple[Grouped, ...] = ()
     # Convolutions with dilations that were written as one node.
     dilated: tuple[Dilated, ...] = ()
-    # Names of paddings of three dimensions that are done in four.
+    # Names of paddings of two or three dimensions that are done in four.
     paddings: tuple[str, ...] = ()
     # Names of mirrored paddings and reversed tensors that take elements by constant numbers now.
     indexed: tuple[str, ...] = ()

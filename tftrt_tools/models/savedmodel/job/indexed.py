@@ -1,5 +1,5 @@
-"""Mirrored paddings and reversed tensors as one GatherV2 for each axis: TF-TRT knows neither MirrorPad nor ReverseV2; and paddings of three
-dimensions as paddings of four, which are all that it takes.
+"""Mirrored paddings and reversed tensors as one GatherV2 for each axis: TF-TRT knows neither MirrorPad nor ReverseV2; and paddings of two
+or three dimensions as paddings of four, which are all that it takes.
 
 Where the size of an axis is known, both ops take its elements in an order that is a constant.
 """
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _INDEXED = frozenset({"MirrorPad", "ReverseV2"})
 _TYPES = (tf.float32, tf.int32)
+# {dimensions of a padding: where new ones of size 1 come in, so that the others are height and width}.
+_NEW_AXES: dict[int, tuple[int, ...]] = {2: (1, 3), 3: (3,)}
 
 
 def rewrite(
@@ -28,7 +30,7 @@ def rewrite(
     """Write them in place; those of open axes, and those inside functions and loops, stay.
 
     Args: graph_def: frozen. kept: names of nodes to leave as they are.
-    Returns: (names of mirrored paddings and reversed tensors, names of paddings of three dimensions) that were written.
+    Returns: (names of mirrored paddings and reversed tensors, names of paddings of two or three dimensions) that were written.
     """
     sites = [node for node in graph_def.node if node.op in (*_INDEXED, "Pad") and node.name not in kept]
     if not sites:
@@ -104,20 +106,27 @@ class _Writer:
         node.attr["batch_dims"].i = 0
 
     def lift(self, op: tf.Operation) -> bool:
-        """Make a Pad of [batch, length, channels] along the length one of four dimensions. Returns: whether it is one."""
+        """Make a Pad of two or three dimensions one of four, of height and width. Returns: whether it is one, and leaves the batch."""
         sizes = tf.get_static_value(op.inputs[1])
-        if sizes is None or sizes.shape != (3, 2) or sizes[[0, 2]].any() or not sizes.any():
+        if sizes is None or len(sizes) not in _NEW_AXES or sizes[0].any() or not sizes.any():
             return False
-        height = self._constant("height", np.array(1, np.int32))
-        tall = self._added("tall", "ExpandDims", [self._node.input[0], height])
-        tall.attr["Tdim"].type = tf.int32.as_datatype_enum
-        amounts = self._constant("paddings", np.array([sizes[0], [0, 0], sizes[1], sizes[2]], np.int32))
-        padded = self._added("padded", "Pad", [tall.name, amounts])
+        # A sequence is padded as a picture of height 1, as a convolution of one dimension has it.
+        along_length = len(sizes) == 3 and not sizes[2].any()
+        axes = (1,) if along_length else _NEW_AXES[len(sizes)]
+        source, amounts = self._node.input[0], list(sizes)
+        for axis in axes:
+            amounts.insert(axis, np.zeros(2, sizes.dtype))
+            at = self._constant("axis", np.array(axis, np.int32))
+            lifted = self._added("lifted", "ExpandDims", [source, at])
+            lifted.attr["Tdim"].type = tf.int32.as_datatype_enum
+            source = lifted.name
+        paddings = self._constant("paddings", np.array(amounts, np.int32))
+        padded = self._added("padded", "Pad", [source, paddings])
         padded.attr["Tpaddings"].type = tf.int32.as_datatype_enum
         self._node.op, self._node.input[:] = "Squeeze", [padded.name, *self._controls]
         self._node.attr.clear()
         self._node.attr["T"].type = self._dtype
-        self._node.attr["squeeze_dims"].list.i[:] = [1]
+        self._node.attr["squeeze_dims"].list.i[:] = axes
         return True
 
     def _constant(self, what: str, values: npt.NDArray[np.generic]) -> str:
