@@ -55,7 +55,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -
     return tuple(written)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Side:
     """One dimension of a transposed convolution."""
 
@@ -115,7 +115,7 @@ def _sides(node: node_def_pb2.NodeDef, op: tf.Operation) -> list[_Side] | None:
     for axis in range(1, 1 + _DIMENSIONS):
         size, whole, length, stride = data[axis], result[axis], kernel[axis - 1], attributes["strides"][axis]
         padding = max((size - 1) * stride + length - whole, 0) if node.attr["padding"].s == b"SAME" else 0
-        sides.append(_Side(size, whole, length, stride, padding // 2))
+        sides.append(_Side(size=size, result=whole, kernel=length, stride=stride, before=padding // 2))
     return sides if all(side.first <= side.taps - 1 for side in sides) else None
 
 

@@ -1,0 +1,118 @@
+"""Resizes in engines: an edge detector and a U-Net with their resizes as products, with them left in TensorFlow, and as plans.
+
+    python -m benchmarks.resizes [--models hed,unet] [--output DIR]
+
+The edge detector is a VGG-16 of 320 x 480 pixels with five side outputs, of which four are resized; the U-Net has 256 x 256 pixels and
+three upsamplings. Both have drawn weights. Each conversion is verified, and `tftrt bench` asks all of them in turns, at batch 1 and 8.
+"""
+
+import argparse
+import pathlib
+
+from benchmarks import _models
+
+NEEDS_GPU = True
+# {model: (shape of a row, the batches)}.
+MODELS = {"hed": ("320x480x3", (1, 8)), "unet": ("256x256x3", (1, 8))}
+LEFT = "--keep_native_nodes=.*[Rr]esize.*"
+
+
+def hed():
+    """A VGG-16 whose five blocks have a side output each, resized to the size of the picture."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    x = image = tf.keras.Input((320, 480, 3), name="x")
+    sides = []
+    for block, (channels, count) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))):
+        x = layers.MaxPool2D(2)(x) if block else x
+        for _ in range(count):
+            x = layers.Conv2D(channels, 3, padding="same", activation="relu")(x)
+        side = layers.Conv2D(1, 1)(x)
+        sides.append(tf.image.resize(side, (320, 480)) if block else side)
+    fused = layers.Conv2D(1, 1)(tf.concat(sides, -1))
+    return tf.keras.Model(image, tf.sigmoid(tf.concat([*sides, fused], -1)))
+
+
+def unet():
+    """Three levels with bilinear upsampling."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    x = image = tf.keras.Input((256, 256, 3), name="x")
+
+    def convolved(x, channels):
+        for _ in range(2):
+            x = layers.Conv2D(channels, 3, padding="same", activation="relu")(x)
+        return x
+
+    skips = []
+    for channels in (32, 64, 128):
+        x = convolved(x, channels)
+        skips.append(x)
+        x = layers.MaxPool2D(2)(x)
+    x = convolved(x, 256)
+    for skip in reversed(skips):
+        x = layers.UpSampling2D(2, interpolation="bilinear")(x)
+        x = convolved(tf.concat([x, skip], -1), skip.shape[-1])
+    return tf.keras.Model(image, layers.Conv2D(2, 1, activation="softmax")(x))
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.resizes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--output", type=pathlib.Path, default=_models.ROOT / "build/bench/resizes")
+    parser.add_argument("--make", action="store_true", help="make the models and leave; needs no GPU")
+    options = parser.parse_args(argv)
+    names = options.models.split(",")
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        if not (options.output / name).exists():
+            _make(name, options.output / name)
+    if not options.make:
+        for name in names:
+            _measure(name, options.output)
+
+
+def _make(name, path):
+    import tensorflow as tf
+
+    tf.keras.utils.set_random_seed(1)
+    tf.saved_model.save({"hed": hed, "unet": unet}[name](), str(path))
+
+
+def _measure(name, folder):
+    row, batches = MODELS[name]
+    shapes = ",".join(f"{batch}x{row}" for batch in batches)
+    ways = {"left": [LEFT, "--use_dynamic_shape"], "products": ["--use_dynamic_shape"], "plan": ["--backend=tensorrt"]}
+    made = []
+    for way, flags in ways.items():
+        target = folder / f"{name}-{way}"
+        _said(
+            [
+                "convert",
+                f"--input_saved_model_dir={folder / name}",
+                f"--output_saved_model_dir={target}",
+                "--precision_mode=FP16",
+                f"--shapes=x:{shapes}",
+                "--overwrite",
+                *flags,
+            ]
+        )
+        _said(["verify", folder / name, target])
+        made.append(target)
+    for batch in batches:
+        _said(["bench", *made, folder / name, f"--shapes=x:{batch}x{row}", f"--json={folder / f'{name}-{batch}.json'}"])
+
+
+def _said(words):
+    code, said = _models.tftrt(words)
+    print(f"$ tftrt {' '.join(map(str, words))}\n{said}", flush=True)
+    if code:
+        print(f"ended with {code}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

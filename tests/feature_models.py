@@ -1,0 +1,72 @@
+"""Small models with what kept models of others out of plans or engines: dilated convolutions over bytes, bidirectional and masked layers, volumes,
+cropped sequences, side outputs that are resized."""
+
+import tensorflow as tf
+
+layers = tf.keras.layers
+
+
+def _dilated_bytes():
+    x = inputs = tf.keras.Input((None,), dtype="int32", name="bytes")
+    x = layers.Embedding(256, 8)(x)
+    for rate in (1, 2, 4):
+        x += layers.Conv1D(8, 3, dilation_rate=rate, padding="same", activation="relu")(x)
+    return inputs, layers.Dense(5, activation="softmax")(layers.GlobalAveragePooling1D()(x))
+
+
+def _tagger():
+    inputs = tf.keras.Input((12, 6), name="x")
+    x = layers.Bidirectional(layers.LSTM(8, return_sequences=True))(inputs)
+    x = layers.Bidirectional(layers.GRU(4, return_sequences=True))(x)
+    return inputs, layers.Dense(3, activation="softmax")(x)
+
+
+def _masked_tagger():
+    inputs = tf.keras.Input((None,), dtype="int32", name="ids")
+    x = layers.Bidirectional(layers.LSTM(8, return_sequences=True))(layers.Embedding(50, 6, mask_zero=True)(inputs))
+    return inputs, layers.TimeDistributed(layers.Dense(3))(x)
+
+
+def _language():
+    inputs = tf.keras.Input((16,), name="codes")
+    x = layers.LSTM(8, return_sequences=True)(tf.one_hot(tf.cast(inputs, tf.int32), 64))
+    return inputs, layers.Dense(4, activation="softmax")(layers.LSTM(8)(x))
+
+
+def _cropped():
+    x = inputs = tf.keras.Input((None, 4), name="x")
+    x = layers.Conv1D(8, 1)(x)
+    for rate in (1, 4, 10):
+        y = layers.ReLU()(layers.BatchNormalization()(x))
+        x += layers.Conv1D(8, 5, dilation_rate=rate, padding="same")(y)
+    return inputs, layers.Conv1D(3, 1, activation="softmax")(layers.Cropping1D((20, 20))(x))
+
+
+def _edges():
+    x = inputs = tf.keras.Input((32, 48, 3), name="x")
+    sides = []
+    for channels in (4, 8, 8):
+        x = layers.Conv2D(channels, 3, padding="same", activation="relu")(x)
+        sides.append(tf.image.resize(layers.Conv2D(1, 1)(x), (32, 48)))
+        x = layers.MaxPool2D(2)(x)
+    return inputs, tf.sigmoid(layers.Conv2D(1, 1)(tf.concat(sides, -1)))
+
+
+# {what: (the model's ends, --shapes)}.
+FEATURES = {
+    "dilated bytes": (_dilated_bytes, "bytes:1x24,4x24"),
+    "tagger": (_tagger, "x:1x12x6,4x12x6"),
+    "masked tagger": (_masked_tagger, "ids:1x12,4x12"),
+    "language": (_language, "codes:1x16,4x16"),
+    "cropped": (_cropped, "x:1x64x4,2x64x4"),
+    "edges": (_edges, "x:1x32x48x3,2x32x48x3"),
+}
+
+
+def save(kind, path):
+    """Returns: --shapes of the model, which is saved at `path`."""
+    ends, shapes = FEATURES[kind]
+    tf.keras.backend.clear_session()
+    tf.keras.utils.set_random_seed(1)
+    tf.saved_model.save(tf.keras.Model(*ends()), str(path))
+    return shapes
