@@ -492,11 +492,16 @@ QUICK = (
     "--highest_rate=80",
 )
 # Ten rounds in turns can decide. Whether they do depends on the machine, so there is no second look here.
-SHORT = "import sys; from tftrt_tools.command_line import cli; from tftrt_tools.studies.batching import turns; turns.ROUNDS, turns.LOOKS = 10, 1; sys.exit(cli.main())"
+ROUNDS, LOOKS = 10, 1
 
 
-def on_two_cores():
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+@pytest.fixture
+def two_cores():
+    """This thread, and what it starts, has two cores at most."""
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(all_cores)[:2])
+    yield
+    os.sched_setaffinity(0, all_cores)
 
 
 def with_any_verdict(said):
@@ -509,17 +514,15 @@ def with_any_verdict(said):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine takes its time
-def test_an_interrupted_search_goes_on_to_its_files(slow_calls, tmp_path):
-    arguments = [sys.executable, "-c", SHORT, "bench", f"--tune_batching={slow_calls}", *QUICK]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def test_an_interrupted_search_goes_on_to_its_files(slow_calls, tftrt, tmp_path, two_cores, monkeypatch):
+    arguments = ["bench", f"--tune_batching={slow_calls}", *QUICK]
     first = subprocess.Popen(
-        arguments,
+        [sys.executable, "-m", "tftrt_tools", *arguments],
         cwd=tmp_path,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=on_two_cores,
     )
     for line in iter(first.stderr.readline, ""):
         if line.startswith("trial 2"):
@@ -532,16 +535,9 @@ def test_an_interrupted_search_goes_on_to_its_files(slow_calls, tmp_path):
     )
     assert "Traceback" not in said
     kept = (tmp_path / "batching-slow/journal.jsonl").read_text().splitlines()[1]
-    done = subprocess.run(
-        arguments,
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=1000,
-        check=False,
-        preexec_fn=on_two_cores,
-    )
+    monkeypatch.setattr(turns, "ROUNDS", ROUNDS)
+    monkeypatch.setattr(turns, "LOOKS", LOOKS)
+    done = tftrt(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "trial 1: no batching (from the journal)" in done.stderr
     assert kept in (tmp_path / "batching-slow/journal.jsonl").read_text()

@@ -780,7 +780,8 @@ def test_what_a_client_pays_is_told_from_a_quarter_on(parts, causes):
     )
 
 
-def test_a_running_server_is_looked_at(zoo_model, tmp_path, capfd):
+def test_a_running_server_is_looked_at(zoo_model, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(diagnose_command, "_SERVED_SECONDS", 1)
     model = zoo_model("digits_cnn")
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "1").symlink_to(model)
