@@ -1,18 +1,21 @@
 """Commands in the process of their tests, and children shared or forked: TensorFlow is imported once for all of them.
 
 The command is read, run and reported by the same code as in a process of its own, and each child is a process. Whether a command starts,
-and what one command leaves to the next, is the business of the tests that start it anew: those of the pages' examples first.
+and what one command leaves to the next, is the business of the tests that start it anew: those of README's examples first.
 """
 
 import collections
 import contextlib
 import logging
 import os
+import pathlib
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import types
 import warnings
 
@@ -22,6 +25,7 @@ from tests import conftest, forks
 from tftrt_tools.base.process import child
 from tftrt_tools.command_line import cli
 from tftrt_tools.servers.load import workers
+from tftrt_tools.servers.serving.launch import watched_process
 from tftrt_tools.studies.regression import rounds
 
 _KEPT = 4  # idle children: each has TensorFlow, some have a model
@@ -90,15 +94,22 @@ def _started(argv, env, **more):
     return (subprocess.Popen if argv[-1].startswith((*_ALONE, _LOADER)) else forks.popen)(argv, env=env, **more)
 
 
+def _served(argv, env, preexec_fn, **more):
+    """As subprocess.Popen starts the server of `tftrt serve`. A fork ends with its parent, and so needs no function that sees to it."""
+    if list(argv[:3]) == [sys.executable, "-m", "tftrt_tools.servers.serving.local"]:
+        return forks.popen(list(argv), env=env, **more)
+    return subprocess.Popen(argv, env=env, preexec_fn=preexec_fn, **more)
+
+
 @contextlib.contextmanager
-def _as_a_process(arguments, env, cwd, out, err):
+def _as_a_process(argv, env, cwd, out, err):
     """What a process has of its own, for a while: folder, environment, stdin, stdout, stderr, handlers of signals, warnings and logs."""
     with contextlib.ExitStack() as undo:
         patch = undo.enter_context(pytest.MonkeyPatch.context())
         for name, value in (env or {}).items():
             patch.setenv(name, value)
         patch.chdir(cwd or conftest.ROOT)
-        patch.setattr(sys, "argv", ["tftrt", *arguments])
+        patch.setattr(sys, "argv", argv)
         patch.setattr(sys, "stdin", undo.enter_context(open(os.devnull)))
         for number in (signal.SIGINT, signal.SIGTERM):
             undo.callback(signal.signal, number, signal.getsignal(number))
@@ -125,8 +136,8 @@ def shared():
     a fifth of a second and not for two: what is measured is little where it is tests that measure."""
     with forks.used(), contextlib.closing(Children()) as children, pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "worker", children.worker)
-        for module in (child, workers):
-            patch.setattr(module, "subprocess", types.SimpleNamespace(**vars(subprocess) | {"Popen": _started}))
+        for module, start in ((child, _started), (workers, _started), (watched_process, _served)):
+            patch.setattr(module, "subprocess", types.SimpleNamespace(**vars(subprocess) | {"Popen": start}))
         patch.setattr(rounds, "_WARM_UP_SECONDS", 0.1)
         yield
 
@@ -136,14 +147,38 @@ def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
     if child.worker is _start:
         return conftest.run_tftrt(*arguments, env=env, cwd=cwd, timeout=timeout)
     arguments = [str(one) for one in arguments]
+    return _ran(["tftrt", *arguments], lambda: cli.main(arguments), env, cwd)
+
+
+def _ran(argv, run, env, cwd):
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        with _as_a_process(arguments, env, cwd, out, err):
-            code = cli.main(arguments)
+        with _as_a_process(argv, env, cwd, out, err):
+            code = run()
         texts = []
         for file in (out, err):
             file.seek(0)
             texts.append(file.read().decode())
-    return subprocess.CompletedProcess(["tftrt", *arguments], code, *texts)
+    return subprocess.CompletedProcess(argv, code, *texts)
+
+
+def run_script(path, *arguments, env=None, cwd=None):
+    """Run a program of Python, a file in `cwd`, as `run_tftrt` runs commands: what it asks of the API runs in children that tests share.
+    Returns: CompletedProcess with text output."""
+
+    def run():
+        try:
+            runpy.run_path(str(pathlib.Path(cwd or conftest.ROOT) / path), run_name="__main__")
+        except SystemExit as end:
+            if isinstance(end.code, str):
+                print(end.code, file=sys.stderr)
+                return 1
+            return end.code or 0
+        except Exception:
+            traceback.print_exc()
+            return 1
+        return 0
+
+    return _ran([str(path), *map(str, arguments)], run, env, cwd)
 
 
 def run_program(text, *arguments):

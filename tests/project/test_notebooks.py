@@ -17,6 +17,13 @@ from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 JUPYTER = all(importlib.util.find_spec(name) for name in ("nbclient", "ipykernel"))
+# What runs in the kernel before the first cell: the children of the commands are shared and forked, as those of other tests are.
+SHARED = """
+import contextlib
+from tests import command_here
+_shared = contextlib.ExitStack()
+_shared.enter_context(command_here.shared())
+"""
 # {notebook: words that its outputs hold, in this order}.
 SHOWN = {
     "digits.ipynb": (
@@ -62,12 +69,13 @@ def run_in_jupyter(path, folder):
     import nbformat
 
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(SHARED))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment().items():
             patch.setenv(name, value)
         nbclient.NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(folder)}}).execute()
     shown = []
-    for cell in notebook.cells:
+    for cell in notebook.cells[1:]:
         if cell.cell_type == "code":
             parts = [one.get("text") or one.get("data", {}).get("text/plain", "") for one in cell.outputs]
             pages = [one.get("data", {}).get("text/html") for one in cell.outputs]

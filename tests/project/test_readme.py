@@ -107,8 +107,9 @@ class Reader:
         if argv[0] == "tftrt":
             run = run_tftrt if page == STARTED else command_here.run_tftrt
             done = run(*argv[1:], cwd=self.folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
+        elif argv[0] == "python":
+            done = command_here.run_script(*argv[1:], cwd=self.folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
         else:
-            argv = [sys.executable if argv[0] == "python" else argv[0], *argv[1:]]
             done = subprocess.run(argv, cwd=self.folder, capture_output=True, text=True, timeout=240, check=False)
         self.outputs[line] = done.stdout + done.stderr
         self.ran.append(line)
