@@ -90,6 +90,9 @@ def pytest_configure(config):
         folder = tempfile.TemporaryDirectory(prefix="tftrt-test-cache-")
         os.environ["XDG_CACHE_HOME"] = folder.name
         config.add_cleanup(folder.cleanup)
+    if hasattr(config, "workerinput") and config.getoption("-m").startswith("not gpu"):
+        # As many workers as cores: where each op has a thread for each core, too, they wait for each other, and do so awake.
+        os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
     if hasattr(config, "workerinput") and not config.getoption("--quick"):
         # Nearly every test module imports it. Not where this file is imported: processes that a test starts do that too.
         with collection.paused():
