@@ -179,9 +179,30 @@ def converted(zoo_model, tmp_path_factory):  # noqa: F811
             )
             assert done.returncode == 0, done.stderr
 
-        return zoo.once(
-            folder / (name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)), convert
-        )
+        return zoo.once(folder / _label(name, flags), convert)
+
+    return get
+
+
+def _label(name, flags):
+    return name + "".join("_" + "".join(c if c.isalnum() else "-" for c in flag) for flag in flags)
+
+
+@pytest.fixture(scope="session")
+def onnx_model(zoo_model, tmp_path_factory):  # noqa: F811
+    """A function (name, *flags) -> path of the sample model as an ONNX file, exported with these flags; each made once a session. Read it,
+    or copy it before changing it."""
+    from tests import command_here, zoo
+
+    folder = zoo.common(tmp_path_factory) / "exported"
+
+    def get(name, *flags):
+        def export(path):
+            path.mkdir(parents=True)
+            done = command_here.run_tftrt("export", zoo_model(name), f"--output={path / f'{name}.onnx'}", *flags)
+            assert done.returncode == 0, done.stderr
+
+        return zoo.once(folder / _label(name, flags), export) / f"{name}.onnx"
 
     return get
 

@@ -10,7 +10,8 @@ from time import process_time
 
 import pytest
 
-from tests.conftest import ROOT, run_tftrt
+from tests.command_here import run_tftrt
+from tests.conftest import ROOT
 from tests.trace_lines import BUILD, ENGINE, NAME, NATIVE, WHY
 from tftrt_tools.base.logs import engine_layers, entries, heads, reading
 from tftrt_tools.base.logs.known import MESSAGES

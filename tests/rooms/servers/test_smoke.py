@@ -19,7 +19,7 @@ from tests import onnx_files
 from tests.command_line import assert_clear
 from tests.conformance import models as conformance
 from tests.conformance.launch import LocalServer
-from tests.conftest import ROOT, run_tftrt
+from tests.conftest import ROOT
 from tests.trace_lines import HEAD
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
@@ -211,12 +211,9 @@ def test_answers_of_another_model_are_wrong(house):
 
 
 @pytest.fixture(scope="module")
-def exported(zoo_model, tmp_path_factory):
+def exported(onnx_model):
     """The digits as an ONNX file."""
-    path = tmp_path_factory.mktemp("exported") / "digits.onnx"
-    done = run_tftrt("export", zoo_model("digits_cnn"), f"--output={path}")
-    assert done.returncode == 0, done.stderr
-    return path
+    return onnx_model("digits_cnn")
 
 
 def test_an_onnx_file_can_be_the_original(house, exported, tftrt):

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tests import doubles, onnx_files, plan_jobs, plan_recordings
+from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
-from tests.conftest import ROOT, run_tftrt
+from tests.conftest import ROOT
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.savedmodel import passport

@@ -10,7 +10,7 @@ import tensorrt as trt
 from onnx import TensorProto, helper
 
 from tests import onnx_files
-from tests.conftest import run_tftrt
+from tests.command_here import run_tftrt
 from tftrt_tools.tensorrt.plans.job import mixed, network
 from tftrt_tools.tensorrt.plans.settings import Settings
 
