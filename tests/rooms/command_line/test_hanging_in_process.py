@@ -93,7 +93,7 @@ def test_bench_ends_a_model_that_hangs_under_load_and_keeps_what_it_measured(mod
     assert code == errors.EXIT_FAILED and not document["complete"]
     (row,) = document["rows"]
     assert row["answered"] == 30 - FIRST and not row["complete"]
-    assert any("the model hangs in process: for 8 s no call came to an end" in note for note in row["notes"])
+    assert any("hangs in process" in note for note in row["notes"])
     assert "NOT COMPLETE" in capsys.readouterr().out
 
 
