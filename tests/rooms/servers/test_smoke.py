@@ -257,7 +257,7 @@ def test_an_onnx_file_that_cannot_be_the_original_is_refused_in_a_line(house, ex
         assert_clear(tftrt("smoke", address, f"--model_name={name}", f"--original={original}"), code, says)
     served = served_model.Served("two", 1, {})
     with (
-        pytest.raises(errors.UsageError, match="digits.onnx has one signature, and 2 are asked: a, b"),
+        pytest.raises(errors.UsageError, match="digits_cnn.onnx has one signature, and 2 are asked: a, b"),
         answer_check.opened(exported, served, ("a", "b"), None),
     ):
         pass
