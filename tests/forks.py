@@ -25,8 +25,8 @@ _PR_SET_PDEATHSIG = 1
 _LONGEST = 1 << 17  # bytes of a message
 _FILES = 16  # that a fork is given, at most
 _KEPT = 10  # parents, each 10 to 70 MB of its own: commands give their children eight environments, often in turn
-# Variables that are read after the import only: one parent forks processes that differ in them. Any other may change the import. CUDA, and
-# TensorFlow's allocator for it, start with the first op; Keras reads its own when it is imported; those of _OURS are read where they are used.
+# Variables that are read after the import only: one parent forks processes that differ in them. Any other may change the import. CUDA,
+# TensorFlow's allocator for it, and its threads start with the first op; Keras reads its own when it is imported; those of _OURS are read where they are used.
 _LATE = frozenset(
     {
         "TMPDIR",
@@ -40,6 +40,7 @@ _LATE = frozenset(
         "OLDPWD",
         "XDG_STATE_HOME",
         "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_NUM_INTRAOP_THREADS",
         "CUDA_MODULE_LOADING",
         "KERAS_BACKEND",
         "PYTHONUNBUFFERED",

@@ -13,12 +13,16 @@ import inspect
 import os
 import pathlib
 import shutil
+import sys
 
 import pytest
 
 import saved_models
+from tests import forks
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # Smaller than the builders' own defaults: what a test sees is the kind of graph, not its size.
 SMALL = {
@@ -44,12 +48,12 @@ def zoo_model(tmp_path_factory):
 
 def trained(tmp_path_factory):
     """The folder of the digits CNN, trained once a session: digits_cnn (the SavedModel), model.keras and model.h5."""
-    digits = saved_models.builder("digits_cnn")
 
     def make(path):
-        digits.build(path / "digits_cnn")
-        for suffix in (".keras", ".h5"):
-            digits.write_keras(path / f"model{suffix}")
+        # What training gives depends on the threads of an op, and tests know the weights. Workers have one thread, and this process has all.
+        env = {name: value for name, value in os.environ.items() if name != "TF_NUM_INTRAOP_THREADS"}
+        training = forks.popen([sys.executable, "-m", "tests.zoo", str(path)], env=env, cwd=ROOT)
+        assert training.wait(240) == 0
 
     return once(common(tmp_path_factory) / "zoo/digits", make)
 
@@ -102,3 +106,14 @@ def turn(path, alone):
         with lock(path.with_suffix(".gate")):
             held.enter_context(lock(path, shared=not alone))
         yield
+
+
+def _train(path):
+    digits = saved_models.builder("digits_cnn")
+    digits.build(path / "digits_cnn")
+    for suffix in (".keras", ".h5"):
+        digits.write_keras(path / f"model{suffix}")
+
+
+if __name__ == "__main__":
+    _train(pathlib.Path(sys.argv[1]))
