@@ -2,13 +2,14 @@
 
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
 
 from tests import server_log
 from tftrt_tools.base import errors
-from tftrt_tools.servers.serving.launch import block
+from tftrt_tools.servers.serving.launch import block, watched_process
 
 # A server that cannot load its model, says so, and stays.
 STAYS = f"""#!{sys.executable}
@@ -48,7 +49,8 @@ def test_the_server_ends_with_the_block(zoo_model):
     assert running.problem() is not None and not pathlib.Path(f"/proc/{running.pid}").exists()
 
 
-def test_its_grpc_threads_are_no_limit_to_the_load_that_it_is_started_for(zoo_model):
+def test_its_grpc_threads_are_no_limit_to_the_load_that_it_is_started_for(zoo_model, monkeypatch):
+    monkeypatch.setattr(watched_process, "subprocess", subprocess)  # /proc shows the arguments of a fork's parent
     with block.served({"model": zoo_model("digits_cnn")}) as running:
         flags = pathlib.Path(f"/proc/{running.pid}/cmdline").read_text().split("\0")
     assert "--grpc_max_threads=256" in flags
