@@ -40,7 +40,7 @@ def of_builds(say, monkeypatch):
 
     monkeypatch.setattr(repeats, "Timed", Timed)
     monkeypatch.setattr(repeats, "time_model", types.SimpleNamespace(worker=lambda env: _nothing()))
-    repeats.turns({number: repeats.Side(name, []) for number, name in enumerate("ABC")}, "comparing", 5)
+    repeats.turns({number: repeats.Side(model=name, saved=[]) for number, name in enumerate("ABC")}, "comparing", 5)
     return "ABC", 5, 1
 
 
