@@ -1,4 +1,4 @@
-"""Transposed convolutions of three dimensions with an open batch: written as plain ones with the same answers."""
+"""Transposed convolutions with an open batch: written as plain ones with the same answers."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import answers, prepared, save, unet_with_conditionals
-from tftrt_tools.models.savedmodel.job import transposed
+from tftrt_tools.models.savedmodel.job import graph, transposed
 from tftrt_tools.tftrt.conversion.job import graph_pass
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -40,18 +40,20 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("dimensions", [2, 3])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_it_answers_as_the_transposed_one(case):
+def test_it_answers_as_the_transposed_one(case, dimensions):
     padding, kernel, stride, size = case
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(2, size, size + 1, size, 3)).astype("f4")
-    filters = rng.normal(size=(kernel,) * 3 + (4, 3)).astype("f4")
+    x = rng.normal(size=(2, size, size + 1, size, 3)[: dimensions + 1] + (3,)).astype("f4")
+    filters = rng.normal(size=(kernel,) * dimensions + (4, 3)).astype("f4")
+    transpose = {2: tf.nn.conv2d_transpose, 3: tf.nn.conv3d_transpose}[dimensions]
     for whole in results(size, kernel, stride, padding):
         other = results(size + 1, kernel, stride, padding)[-1]
         with tf.Graph().as_default() as graph:
             data = tf.compat.v1.placeholder(tf.float32, (None, *x.shape[1:]), "x")
-            sizes = tf.stack([tf.shape(data)[0], whole, other, whole, 4])
-            tf.identity(tf.nn.conv3d_transpose(data, filters, sizes, stride, padding, name="t"), name="y")
+            sizes = tf.stack([tf.shape(data)[0], *[whole, other, whole][:dimensions], 4])
+            tf.identity(transpose(data, filters, sizes, stride, padding, name="t"), name="y")
         graph_def = graph.as_graph_def()
         assert len(transposed.rewrite(graph_def)) == 1
         with tf.Graph().as_default() as rewritten:
@@ -69,6 +71,25 @@ def test_a_unet_of_volumes_goes_into_one_engine(dynamic, tmp_path):
     assert len(frozen.preparation.transposed) == 1 and len(done.engines) == 1 and not done.native_ops
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize(("kernel", "padding"), [(2, "same"), (3, "same"), (4, "same"), (3, "valid"), (5, "valid")])
+def test_upsampling_of_keras_goes_into_one_engine(kernel, padding, dynamic, tmp_path):
+    layers = tf.keras.layers
+    x = inputs = tf.keras.Input((12, 16, 3), name="x")
+    x = layers.Conv2D(8, 3, 2, padding="same", activation="relu")(x)
+    x = layers.Conv2DTranspose(6, kernel, 2, padding=padding, activation="relu")(x)
+    tf.saved_model.save(tf.keras.Model(inputs, layers.Conv2D(4, 3)(x)), str(tmp_path / "m"))
+    frozen = prepared(tmp_path / "m", use_dynamic_shape=dynamic)
+    done = graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic))
+    if dynamic or padding == "same":
+        assert len(frozen.preparation.transposed) == 1 and len(done.engines) == 1 and not done.native_ops
+    else:
+        assert not frozen.preparation.transposed
+    data = np.random.default_rng(0).normal(size=(3, 12, 16, 3)).astype("f4")
+    answer = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"](x=tf.constant(data))
+    np.testing.assert_allclose(answers(frozen, data)[0], next(iter(answer.values())).numpy(), rtol=1e-4, atol=1e-4)
+
+
 def test_different_sides_keep_their_own_sizes(tmp_path):
     path = model((2, 3, 4), (1, 2, 3), "SAME", (3, 8, 12), (3, 4, 4), tmp_path / "m")
     frozen = prepared(path)
@@ -76,6 +97,27 @@ def test_different_sides_keep_their_own_sizes(tmp_path):
     expected = tf.saved_model.load(str(path)).signatures["serving_default"](x=tf.constant(x))["y"].numpy()
     assert frozen.preparation.transposed
     np.testing.assert_allclose(answers(frozen, x)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_all_that_stands_for_a_layer_is_in_the_precision_that_its_name_asks_for(tmp_path):
+    layers = tf.keras.layers
+    x = inputs = tf.keras.Input((8, 8, 3), name="x")
+    for _ in range(2):
+        x = layers.Conv2D(4, 3, padding="same", activation="relu")(x)
+    x = layers.Conv2DTranspose(4, 2, 2, name="up")(x)
+    x = layers.Conv2D(4, 3, padding="same", activation="relu")(x)
+    tf.saved_model.save(tf.keras.Model(inputs, layers.Conv2D(4, 3)(x)), str(tmp_path / "m"))
+    settings = {
+        "use_dynamic_shape": True,
+        "precision_mode": "FP16",
+        "fp32_nodes": ".*/up/conv2d_transpose",
+        "minimum_segment_size": 1,
+    }
+    frozen = prepared(tmp_path / "m", **settings)
+    done = graph_pass.run(frozen, Settings(**settings))
+    high = [engine for engine in done.engines if engine.precision == "FP32"]
+    taken = graph.native_segments(done.graph_def)[high[0].name].function.node_def
+    assert len(high) == 1 and {"Conv2D", "Reshape", "Transpose"} <= {node.op for node in taken}
 
 
 @pytest.mark.parametrize(
@@ -91,4 +133,4 @@ def test_different_sides_keep_their_own_sizes(tmp_path):
 def test_others_stay(arguments, settings, tmp_path):
     *given, batch = (*arguments, None)[:6]
     frozen = prepared(model(*given, tmp_path / "m", batch), **settings)
-    assert not frozen.preparation.transposed and transposed.OP in {node.op for node in frozen.graph_def.node}
+    assert not frozen.preparation.transposed and "Conv3DBackpropInputV2" in {node.op for node in frozen.graph_def.node}

@@ -134,7 +134,7 @@ def prepared(preparation: Preparation) -> list[str]:
 def _layers(preparation: Preparation) -> Iterator[str]:
     if preparation.transposed:
         counted = terminal.counted(len(preparation.transposed), "transposed convolution")
-        yield f"{counted} of three dimensions written as plain ones: TF-TRT takes none with an open batch"
+        yield f"{counted} written as plain ones: TF-TRT takes none with an open batch"
     if preparation.resized:
         megabytes = sum(one.added_bytes for one in preparation.resized) / 1e6
         kinds = ", ".join(sorted({one.type for one in preparation.resized}))

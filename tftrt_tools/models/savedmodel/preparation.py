@@ -74,7 +74,7 @@ class Preparation(records.Record):
     paddings: tuple[str, ...] = ()
     # Names of mirrored paddings and reversed tensors that take elements by constant numbers now.
     indexed: tuple[str, ...] = ()
-    # Names of transposed convolutions of three dimensions that were written as plain ones.
+    # Names of transposed convolutions that were written as plain ones.
     transposed: tuple[str, ...] = ()
     # Resizes that were written as products with constant weights.
     resized: tuple[Resized, ...] = ()
@@ -101,6 +101,11 @@ class Preparation(records.Record):
     def native(self) -> frozenset[str]:
         """Names of nodes that stay in TensorFlow."""
         return self.left | frozenset(self.kept_resizes)
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """Names of nodes that were written as several, whose names begin with that one's."""
+        return frozenset((*self.transposed, *self.indexed, *self.paddings, *(one.name for one in self.resized)))
 
     @property
     def left(self) -> frozenset[str]:

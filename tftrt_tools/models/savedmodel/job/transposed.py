@@ -1,12 +1,12 @@
-"""Transposed convolutions of three dimensions with an open batch, written as plain ones.
+"""Transposed convolutions with an open batch, written as plain ones.
 
-TF-TRT 2.14 takes Conv3DBackpropInputV2 only where the sizes of its result are a constant, the batch among them. With stride s and kernel w,
-a transposed convolution computes along each dimension, for q = o + (padding before) and q = b * s + r with 0 <= r < s,
+TF-TRT 2.14 takes Conv2DBackpropInput and Conv3DBackpropInputV2 only where the sizes of the result are a constant, the batch among them, and
+Keras' layers compute them. With stride s, kernel w and a padding of p in front, a transposed convolution computes along each dimension
 
-    result[o] = sum over t of x[b - t] * w[r + t * s],
+    result[b * s + r] = sum of x[b - t] * w[p + t * s + r] over all t for which w has that place, with 0 <= r < s,
 
-which is a convolution with stride 1 that gives the s values of block b side by side, as channels. So one Conv3D gives all blocks, and a
-transposition puts their values in order.
+which is a convolution with stride 1 that gives the s values of block b side by side, as channels. So one convolution gives all blocks, and
+a transposition puts their values in order.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-OP = "Conv3DBackpropInputV2"
-_DIMENSIONS = 3
+# {op: the plain convolution, its layout of channels last}.
+OPS = {"Conv2DBackpropInput": ("Conv2D", b"NHWC"), "Conv3DBackpropInputV2": ("Conv3D", b"NDHWC")}
 # How many times a filter may grow: kernels are filled up with zeros to whole strides, and to odd sizes.
 _MOST_ZEROS = 16
 
 
-def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[str, ...]:
+def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), slices: bool = True) -> tuple[str, ...]:
     """Write those whose sizes but the batch are known, in place; those inside functions and loops stay.
 
-    Args: graph_def: frozen. kept: names of nodes to leave as they are. Returns: the names of those that were written.
+    Args: graph_def: frozen. kept: names of nodes to leave as they are. slices: write those, too, whose result is no multiple of the data;
+      in implicit batch mode TF-TRT takes no such slice. Returns: the names of those that were written.
     """
-    sites = [node for node in graph_def.node if node.op == OP and node.name not in kept]
+    sites = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
     if not sites:
         return ()
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
@@ -46,7 +47,11 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -
             continue
         filters = folding.value(node.input[1], nodes, folding.FILTERS)
         sides = _sides(node, shapes.get_operation_by_name(node.name)) if filters is not None else None
-        if filters is None or sides is None:
+        if (
+            filters is None
+            or sides is None
+            or not (slices or all(side.result == side.size * side.stride for side in sides))
+        ):
             continue
         spread = _spread(filters, sides)
         if spread.size <= _MOST_ZEROS * filters.size:
@@ -68,74 +73,54 @@ class _Side:
     before: int
 
     @property
-    def first(self) -> int:
-        """The number of the first block that is wanted."""
-        return self.before // self.stride
-
-    @property
-    def blocks(self) -> int:
-        """How many blocks are wanted."""
-        return (self.before + self.result - 1) // self.stride - self.first + 1
-
-    @property
-    def taps(self) -> int:
-        """How many places of the data a block reads."""
-        return math.ceil(self.kernel / self.stride)
-
-    @property
     def reach(self) -> int:
         """How far from its own place in the data a block reads, to either side."""
-        return max(self.taps - 1 - self.first, self.first)
+        return max(-(-self.before // self.stride), (self.kernel - 1 - self.before) // self.stride)
 
     @property
     def missing(self) -> int:
         """Places that the data lacks at its end."""
-        return max(self.blocks - self.size, 0)
-
-    @property
-    def crop(self) -> int:
-        """Values before the result in the first block."""
-        return self.before - self.first * self.stride
+        return max(math.ceil(self.result / self.stride) - self.size, 0)
 
 
 def _sides(node: node_def_pb2.NodeDef, op: tf.Operation) -> list[_Side] | None:
-    """Depth, height and width; None where a size is open, or for channels first, dilations, and other types than float32."""
+    """[Depth,] height and width; None where a size is open, or for channels first, dilations, and other types than float32."""
     data, result, kernel = op.inputs[2].shape, op.outputs[0].shape, op.inputs[1].shape
     attributes = {name: list(node.attr[name].list.i) for name in ("strides", "dilations")}
+    _, layout = OPS[node.op]
     if (
-        node.attr["data_format"].s not in (b"", b"NDHWC")
+        node.attr["data_format"].s not in (b"", layout)
+        or node.attr["padding"].s not in (b"SAME", b"VALID")
         or op.inputs[2].dtype != tf.float32
         or any(size != 1 for size in attributes["dilations"])
-        or data.rank != 5
-        or result.rank != 5
+        or data.rank != len(layout)
+        or result.rank != len(layout)
         or None in (*data[1:], *result[1:], *kernel)
     ):
         return None
     sides = []
-    for axis in range(1, 1 + _DIMENSIONS):
+    for axis in range(1, data.rank - 1):
         size, whole, length, stride = data[axis], result[axis], kernel[axis - 1], attributes["strides"][axis]
         padding = max((size - 1) * stride + length - whole, 0) if node.attr["padding"].s == b"SAME" else 0
         sides.append(_Side(size=size, result=whole, kernel=length, stride=stride, before=padding // 2))
-    return sides if all(side.first <= side.taps - 1 for side in sides) else None
+    return sides
 
 
 def _spread(filters: npt.NDArray[np.float32], sides: Sequence[_Side]) -> npt.NDArray[np.float32]:
-    """The filter of the plain convolution. Args: filters: (depth, height, width, channels of the result, channels of the data).
+    """The filter of the plain convolution. Args: filters: (sizes, channels of the result, channels of the data).
 
     Returns: (2 * reach + 1 of each side, channels of the data, strides of all sides * channels of the result).
     """
-    strides = [side.stride for side in sides]
-    spread = np.zeros(
-        (*(2 * side.reach + 1 for side in sides), filters.shape[4], *strides, filters.shape[3]), filters.dtype
-    )
-    for place in np.ndindex(*filters.shape[:_DIMENSIONS]):
+    strides, count = [side.stride for side in sides], len(sides)
+    of_result, of_data = filters.shape[count:]
+    spread = np.zeros((*(2 * side.reach + 1 for side in sides), of_data, *strides, of_result), filters.dtype)
+    for place in np.ndindex(*filters.shape[:count]):
         at: list[int | slice] = [slice(None)] * spread.ndim
         for axis, (tap, side) in enumerate(zip(place, sides, strict=True)):
-            # Block b reads x[b - t], and its own place in the data is b - first.
-            at[axis] = side.reach + side.first - tap // side.stride
-            at[_DIMENSIONS + 1 + axis] = tap % side.stride
+            moved, at[count + 1 + axis] = divmod(tap - side.before, side.stride)
+            at[axis] = side.reach - moved
         spread[tuple(at)] = filters[place].T
-    return spread.reshape(*spread.shape[: _DIMENSIONS + 1], -1)
+    return spread.reshape(*spread.shape[: count + 1], -1)
 
 
 class _Writer:
@@ -146,35 +131,35 @@ class _Writer:
 
     def write(self, node: node_def_pb2.NodeDef, filters: npt.NDArray[np.float32], sides: Sequence[_Side]) -> None:
         """Write one, whose result keeps its name."""
-        name, source = node.name, node.input[2]
+        name, source, (plain, layout) = node.name, node.input[2], OPS[node.op]
         controls = [one for one in node.input if one.startswith("^")]
         for axis, side in enumerate(sides, 1):
             if side.missing:
-                source = self._longer(f"{name}/longer_{axis}", source, axis, side.missing)
-        convolution = self._added(f"{name}/blocks", "Conv3D", [source, self._constant(f"{name}/filter", filters)])
-        convolution.attr["strides"].list.i[:] = [1] * 5
-        convolution.attr["dilations"].list.i[:] = [1] * 5
-        convolution.attr["padding"].s, convolution.attr["data_format"].s = b"SAME", b"NDHWC"
+                source = self._longer(f"{name}/longer_{axis}", source, axis, side.missing, len(layout))
+        convolution = self._added(f"{name}/blocks", plain, [source, self._constant(f"{name}/filter", filters)])
+        convolution.attr["strides"].list.i[:] = [1] * len(layout)
+        convolution.attr["dilations"].list.i[:] = [1] * len(layout)
+        convolution.attr["padding"].s, convolution.attr["data_format"].s = b"SAME", layout
         sizes, strides = ([side.size + side.missing for side in sides], [side.stride for side in sides])
-        channels = filters.shape[-1] // math.prod(strides)
+        channels, count = filters.shape[-1] // math.prod(strides), len(sides)
         apart = self._of_sizes(f"{name}/apart", "Reshape", convolution.name, [-1, *sizes, *strides, channels])
-        turned = self._of_sizes(f"{name}/turned", "Transpose", apart, [0, 1, 4, 2, 5, 3, 6, 7])
+        pairs = [place for axis in range(1, 1 + count) for place in (axis, axis + count)]
+        turned = self._of_sizes(f"{name}/turned", "Transpose", apart, [0, *pairs, 2 * count + 1])
         whole = [size * stride for size, stride in zip(sizes, strides, strict=True)]
         together = self._of_sizes(f"{name}/together", "Reshape", turned, [-1, *whole, channels])
         node.op, node.input[:] = "Identity", [together, *controls]
         node.attr.clear()
         node.attr["T"].type = tf.float32.as_datatype_enum
-        if any(side.crop or side.result != size for side, size in zip(sides, whole, strict=True)):
-            begin = [0, *(side.crop for side in sides), 0]
-            end = [0, *(side.crop + side.result for side in sides), 0]
-            self._slice(node, together, begin, end, controls)
+        if any(side.result != size for side, size in zip(sides, whole, strict=True)):
+            end = [0, *(side.result for side in sides), 0]
+            self._slice(node, together, [0] * len(end), end, controls, [0, count + 1])
 
-    def _longer(self, name: str, source: str, axis: int, count: int) -> str:
+    def _longer(self, name: str, source: str, axis: int, count: int, rank: int) -> str:
         """The data with zeros behind it. TF-TRT pads two dimensions at most."""
         zero = self._added(f"{name}/one", "StridedSlice", [])
-        begin, end = [0] * 5, [0] * 5
+        begin, end = [0] * rank, [0] * rank
         end[axis] = 1
-        self._slice(zero, source, begin, end, [], axis)
+        self._slice(zero, source, begin, end, [], [other for other in range(rank) if other != axis])
         nothing = self._constant(f"{name}/zero", np.zeros((), np.float32))
         zeros = self._added(f"{name}/zeros", "Mul", [zero.name, nothing]).name
         at = self._constant(f"{name}/axis", np.array(axis, np.int32))
@@ -190,17 +175,16 @@ class _Writer:
         begin: Sequence[int],
         end: Sequence[int],
         controls: Sequence[str],
-        axis: int | None = None,
+        whole: Sequence[int],
     ) -> None:
-        """Make a node a slice of five dimensions, which are whole but for `axis`, or for all sides."""
+        """Make a node a slice. Args: whole: the axes that stay as they are."""
         bounds = [
             self._constant(f"{node.name}/{what}", np.array(values, np.int32))
-            for what, values in (("begin", begin), ("end", end), ("steps", [1] * 5))
+            for what, values in (("begin", begin), ("end", end), ("steps", [1] * len(begin)))
         ]
         node.op, node.input[:] = "StridedSlice", [source, *bounds, *controls]
         node.attr["Index"].type = tf.int32.as_datatype_enum
-        whole = sum(1 << at for at in range(5) if (at in (0, 4) if axis is None else at != axis))
-        node.attr["begin_mask"].i = node.attr["end_mask"].i = whole
+        node.attr["begin_mask"].i = node.attr["end_mask"].i = sum(1 << axis for axis in whole)
         for mask in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"):
             node.attr[mask].i = 0
 

@@ -204,7 +204,8 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
     """
     _check_ops(settings.keep_native_ops)
     native = _native(frozen, settings, gathered)
-    high = _matching(frozen.graph_def, settings, "fp32_nodes", gathered) - native
+    named = _matching(frozen.graph_def, settings, "fp32_nodes", gathered)
+    high = (named | _standing(frozen, named)) - native
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
     requested = {engine.name: settings.precision_mode for engine in graph.engine_ops(result)}
     if high:
@@ -242,6 +243,12 @@ def clusters(frozen: Frozen, settings: Settings) -> PassLog:
 def _native(frozen: Frozen, settings: Settings, gathered: Patterns | None) -> set[str]:
     """Names of nodes that stay in TensorFlow."""
     return _matching(frozen.graph_def, settings, "keep_native_nodes", gathered) | frozen.preparation.native
+
+
+def _standing(frozen: Frozen, named: AbstractSet[str]) -> set[str]:
+    """Names of the nodes that compute what named ones computed before they were written as several. Their names begin with that one's."""
+    parents = [f"{name}/" for name in frozen.preparation.apart & named]
+    return {node.name for node in frozen.graph_def.node if node.name.startswith(tuple(parents))} if parents else set()
 
 
 def _check_ops(names: Sequence[str]) -> None:

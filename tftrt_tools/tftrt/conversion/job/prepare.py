@@ -85,7 +85,7 @@ def passed(
             indexed=by_numbers,
             folded=folded,
             flattened=reshaped,
-            transposed=transposed.rewrite(frozen.graph_def, kept),
+            transposed=transposed.rewrite(frozen.graph_def, kept, settings.dynamic),
             resized=products,
             kept_resizes=resized.wrong(frozen.graph_def, kept),
             dropouts=dropped,
