@@ -10,8 +10,8 @@ set -uo pipefail
 if [ $# -lt 1 ]; then echo "usage: benchmarks/tests_on_gpu.sh OUTPUT [FILE…]" >&2; exit 2; fi
 output=$(realpath -m "$1") && shift
 first=("$@")
-[ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_foreign.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_plan_rewrites.py tests/gpu/test_gpu_smoke.py
-  tests/gpu/test_gpu_tensors.py tests/gpu/test_gpu_regress.py)
+[ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_plan_features.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_detector.py tests/gpu/test_gpu_breakdown.py
+  tests/gpu/test_gpu_served_resnet.py tests/gpu/test_gpu_triton.py)
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
 workers=${WORKERS:-$((7 * $(tr "," "\n" <<< "$gpus" | wc -l)))}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
