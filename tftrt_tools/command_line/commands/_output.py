@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from tftrt_tools.base import results, terminal
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.models.savedmodel import preparation as preparation_module
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.flops import Flops
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ def prepared(preparation: Preparation) -> list[str]:
     for name, value in preparation.frozen:
         said.append(
             f"input {name} is {str(value).lower()} for good (--freeze): requests still send it, and the model no longer reads it"
+        )
+    for name, shape in preparation.sizes:
+        said.append(
+            f"input {name} takes {shape_grammar.text(shape)} alone (--fix_sizes): a request of another size is an error"
         )
     said += [preparation_module.constant(*one) for one in preparation.defaults]
     for name in preparation.offered:

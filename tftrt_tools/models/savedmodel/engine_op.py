@@ -26,6 +26,7 @@ PASSIVE_OPS = frozenset(
         "ReadVariableOp",
         "VarHandleOp",
         "StopGradient",
+        "EnsureShape",
         "Snapshot",
     }
 )

@@ -92,6 +92,8 @@ class Preparation(records.Record):
     unquantized: tuple[str, ...] = ()
     # (input, value) of inputs that have one value for good and are not read.
     frozen: tuple[tuple[str, bool | int | float], ...] = ()
+    # (input, shape) of inputs that take one size for good, but for the batch.
+    sizes: tuple[tuple[str, tuple[int | None, ...]], ...] = ()
     # (name, value as text, "" where it is no single constant) of placeholders with a default that no signature names.
     defaults: tuple[tuple[str, str], ...] = ()
     # Inputs that only conditionals read.

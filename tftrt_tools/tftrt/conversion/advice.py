@@ -29,6 +29,18 @@ _TYPE = re.compile(
 )
 _NAMES = {"double": "float64"}
 _DEFAULT = Settings().minimum_segment_size
+# Ops that `convert` writes otherwise where it knows their sizes.
+_OF_KNOWN_SIZES = frozenset(
+    {
+        "ResizeBilinear",
+        "ResizeBicubic",
+        "ResizeArea",
+        "ResizeNearestNeighbor",
+        "Conv2DBackpropInput",
+        "Conv3DBackpropInputV2",
+        "MirrorPad",
+    }
+)
 # One of these is in each loop.
 _LOOPS = ("LoopCond", "While", "StatelessWhile")
 
@@ -57,8 +69,7 @@ def advise(
         )
     if limited := limited_by_number(engines, settings):
         reasons.append(limited)
-    if told := loops(left_out):
-        reasons.append(told)
+    reasons += [told for told in (loops(left_out), _open_sizes(left_out, settings)) if told]
     return Advice(_size_of(best), better.dynamic if better else None, tuple(reasons))
 
 
@@ -84,6 +95,16 @@ def loops(left_out: Iterable[LeftOut]) -> str:
         f"{counted} (an LSTM, a GRU, tf.while_loop) cannot run in TF-TRT's engines; a plan can have them as layers: "
         "`tftrt export` tells without a GPU, `tftrt convert --backend=tensorrt` builds it."
     )
+
+
+def _open_sizes(left_out: Iterable[LeftOut], settings: Settings) -> str:
+    """A sentence on nodes that are written otherwise where their sizes are known, "" where there are none."""
+    found = [node.op for node in left_out if node.op in _OF_KNOWN_SIZES]
+    if not found or settings.fix_sizes:
+        return ""
+    ops = ", ".join(sorted(set(found)))
+    counted, whose = terminal.counted(len(found), "node"), "its" if len(found) == 1 else "their"
+    return f"{counted} ({ops}) would be in engines if {whose} sizes were known: --fix_sizes gives inputs one size, where that will do."
 
 
 def recommended(sizes: Sequence[SizeResult]) -> SizeResult:

@@ -14,7 +14,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution.job import gpu as gpu_module
-from tftrt_tools.models.savedmodel import frozen_inputs, signatures
+from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import loading
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -85,6 +85,7 @@ def job(request: ConvertRequest) -> Converted:
     frozen_inputs.check(
         settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in chosen}, walked.twins
     )
+    fixed_sizes.check(settings.fix_sizes, {name: specs[name] for name in chosen}, walked.twins)
     prefix = finishing.prefix(source, settings)
     results: list[SignatureResult] = []
     functions: dict[str, Any] = {}

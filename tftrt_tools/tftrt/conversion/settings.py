@@ -6,7 +6,7 @@ import typing
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.choices import CALIBRATORS, STRATEGIES, Calibrator, Precision, Strategy
 from tftrt_tools.models.backends import recipe
-from tftrt_tools.models.savedmodel import frozen_inputs
+from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.tftrt.calibration import methods
 
@@ -54,6 +54,12 @@ class Settings(recipe.Recipe):
     # Explicit batch with optimization profiles; None decides by `shapes`.
     use_dynamic_shape: bool | None = records.field(
         default=None, help="explicit batch mode with optimization profiles; by default only with --shapes"
+    )
+    # Of inputs; "" leaves all as they are.
+    fix_sizes: str = records.field(
+        default="",
+        help="sizes that inputs take for good, with any batch, so that more of a model of open sizes goes into engines: 'image:512x512x3'; "
+        "several by ';'. A request of another size is an error",
     )
     # How profiles are made from shapes. None is "Optimal", one for each declared shape; for ranges (min=…,max=…) "Range" or
     # "Range+Optimal"; "Range" for INT8 without shapes.
@@ -162,6 +168,8 @@ def checked(settings: Settings) -> Settings:
             "use --precision_mode=INT8, or leave it out",
         )
     frozen_inputs.parse(settings.freeze)
+    if settings.fix_sizes:
+        fixed_sizes.parse(settings.fix_sizes)
     return settings
 
 

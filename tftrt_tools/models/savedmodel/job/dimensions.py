@@ -6,6 +6,8 @@ Nothing is run. Args of all functions: tensors of a graph that `inferred.shapes`
 from __future__ import annotations
 
 import dataclasses
+import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +74,14 @@ _BROADCAST = frozenset(
     {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"}
 )
 _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "Add": operator.add,
+    "AddV2": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Maximum": max,
+    "Minimum": min,
+}
 # The most steps of a computed shape that are followed.
 _DEEPEST = 16
 
@@ -165,7 +175,22 @@ def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
         return _joined(op, deep)
     if op.type == "StridedSlice":
         return _sliced(op, deep)
+    if op.type in _ARITHMETIC:
+        return _computed(op, deep)
     return None
+
+
+def _computed(op: tf.Operation, deep: int) -> list[Dimension] | None:
+    """The result of arithmetic; what is not known stays so."""
+    first, second = (of_shape(tensor, deep + 1) if (tensor.shape.rank or 0) <= 1 else None for tensor in op.inputs)
+    if not first or not second or (len(first) != len(second) and 1 not in (len(first), len(second))):
+        return None
+    count = max(len(first), len(second))
+    pairs = zip(first * (count // len(first)), second * (count // len(second)), strict=True)
+    return [
+        int(_ARITHMETIC[op.type](one, other)) if isinstance(one, int) and isinstance(other, int) else None
+        for one, other in pairs
+    ]
 
 
 def _joined(op: tf.Operation, deep: int) -> list[Dimension] | None:

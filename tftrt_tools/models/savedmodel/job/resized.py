@@ -49,7 +49,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -
     writer, written = _Writer(graph_def), []
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
-        before, behind = _sizes(op.inputs[0]), _sizes(op.outputs[0])
+        before, behind = _sizes(op.inputs[0]), _result(op)
         # A constant inside a loop would need an Enter node.
         if before is None or behind is None or node.name in loops or op.inputs[0].dtype != tf.float32 or _is_right(op):
             continue
@@ -67,7 +67,7 @@ def wrong(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> 
 
 def takes_other_pixels(op: tf.Operation) -> bool:
     """Whether an engine surely computes a resize otherwise than TensorFlow. Args: op: of NEAREST, in a graph of inferred shapes."""
-    known = _sizes(op.inputs[0]) is not None and _sizes(op.outputs[0]) is not None
+    known = _sizes(op.inputs[0]) is not None and _result(op) is not None
     return not _is_right(op) and (known or bool(op.get_attr("align_corners")))
 
 
@@ -75,7 +75,7 @@ def _is_right(op: tf.Operation) -> bool:
     """Whether TF-TRT takes a resize, and its engine answers as TensorFlow does at every size."""
     if op.type != NEAREST:
         return op.type == "ResizeBilinear" and bool(op.get_attr("align_corners"))
-    before, behind = _sizes(op.inputs[0]), _sizes(op.outputs[0])
+    before, behind = _sizes(op.inputs[0]), _result(op)
     if before is not None and before == behind:
         return True
     return not op.get_attr("align_corners") and (not op.get_attr("half_pixel_centers") or _repeats(op))
@@ -83,7 +83,7 @@ def _is_right(op: tf.Operation) -> bool:
 
 def _repeats(op: tf.Operation) -> bool:
     """Whether each pixel is repeated, as often as all others, at every size."""
-    before, behind = _sizes(op.inputs[0]), _sizes(op.outputs[0])
+    before, behind = _sizes(op.inputs[0]), _result(op)
     if before is not None and behind is not None:
         return all(size and result and not result % size for size, result in zip(before, behind, strict=True))
     product, picture = op.inputs[1].op, dimensions.of(op.inputs[0])
@@ -104,6 +104,19 @@ def _sizes(tensor: tf.Tensor) -> tuple[int, int] | None:
         return None
     height, width = tensor.shape[1:3].as_list()
     return height, width
+
+
+def _result(op: tf.Operation) -> tuple[int, int] | None:
+    """(height, width) of a resize's result, None where one of them is open."""
+    sizes = _sizes(op.outputs[0])
+    if sizes is not None:
+        return sizes
+    # TensorFlow does not follow what is computed from a shape of which a part is known.
+    computed = dimensions.of_shape(op.inputs[1])
+    match computed:
+        case [int(height), int(width)]:
+            return height, width
+    return None
 
 
 class _Writer:

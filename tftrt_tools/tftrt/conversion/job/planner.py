@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.models.savedmodel import frozen_inputs, signatures, tensor_kinds
+from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, signatures, tensor_kinds
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import graph, inferred, loading
 from tftrt_tools.tftrt.conversion import advice
@@ -46,6 +46,7 @@ def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     frozen_inputs.check(
         settings.freeze, {name: loading.freezable(model.root.signatures[name]) for name in names}, walked.twins
     )
+    fixed_sizes.check(settings.fix_sizes, {name: specs[name] for name in names}, walked.twins)
     gathered = patterns.Patterns()
     planned = [_signature(name, model, settings, calls.get(name, ()), gathered) for name in walked.names]
     gathered.check()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools.base import errors
-from tftrt_tools.models.savedmodel import frozen_inputs
+from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs
 from tftrt_tools.models.savedmodel.job import (
     compiled,
     conditionals,
@@ -18,6 +18,7 @@ from tftrt_tools.models.savedmodel.job import (
     dilated,
     dropouts,
     fake_quant,
+    fixing,
     flattened,
     graph,
     grouped,
@@ -66,6 +67,7 @@ def passed(
             frozen.graph_def, frozen.inputs, {key: value for key, value in values.items() if key not in own}
         )
         offered = _freeze_inputs(frozen, own)
+        sizes = _fix_sizes(name, frozen, function, settings)
         dropped = dropouts.fold(frozen.graph_def, kept)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
@@ -92,6 +94,7 @@ def passed(
             unquantized=left_out,
             frozen=tuple((key, value.item()) for key, value in own.items()),
             defaults=defaults,
+            sizes=sizes,
             offered=offered,
         )
         frozen = dataclasses.replace(frozen, preparation=done)
@@ -136,6 +139,18 @@ def _freeze_inputs(frozen: Frozen, values: Mapping[str, npt.NDArray[Any]]) -> tu
         if spec.dtype == tf.bool and spec.shape.rank == 0 and name not in values
     }
     return tuple(name for name in sorted(switches) if conditionals.deciding(frozen.graph_def, placeholders[name]))
+
+
+def _fix_sizes(
+    name: str, frozen: Frozen, function: tf.types.experimental.ConcreteFunction, settings: Settings
+) -> tuple[tuple[str, tuple[int | None, ...]], ...]:
+    """Let inputs take one size, where that is asked for. Returns: ((input, shape), …)."""
+    sizes = fixed_sizes.of_signature(settings.fix_sizes, name, loading.freezable(function))
+    nodes = dict(zip(frozen.input_names, (tensor.removesuffix(":0") for tensor in frozen.inputs), strict=True))
+    fixing.fix(
+        frozen.graph_def, {nodes[input_name]: shape for input_name, shape in sizes.items() if input_name in nodes}
+    )
+    return tuple(sizes.items())
 
 
 def _refuse_converted(graph_def: graph_pb2.GraphDef) -> None:

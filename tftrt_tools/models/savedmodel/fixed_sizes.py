@@ -1,0 +1,67 @@
+"""The grammar of --fix_sizes: inputs of signatures that take one size for good, but for the batch. No TensorFlow here.
+
+--fix_sizes='image:512x512x3'                 of every signature that has the input
+--fix_sizes='detect/image:512x512x3;mask:64'  of one signature; several inputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import shapes as shape_grammar
+from tftrt_tools.models.savedmodel.shapes import InputSpec
+
+FLAG = "--fix_sizes"
+_EXAMPLE = f"write {FLAG}='INPUT:512x512x3', the sizes of one row, without the batch"
+
+
+def parse(flag: str) -> dict[tuple[str, str], tuple[int, ...]]:
+    """{(signature or "", input): the sizes of a row}. Raises: UsageError."""
+    parsed = {}
+    for key, listed in shape_grammar.parse(flag, FLAG).items():
+        if len(listed) > 1 or not listed[0]:
+            raise errors.UsageError(f"{FLAG}: {key[1]} has to have one size", _EXAMPLE)
+        parsed[key] = listed[0]
+    return parsed
+
+
+def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, tuple[int | None, ...]]:
+    """{input: its shape from then on} of one signature: (None, 512, 512, 3) with an open batch. Raises: UsageError for sizes that do not
+    fit."""
+    fixed: dict[str, tuple[int | None, ...]] = {}
+    for (of, name), row in (parse(flag) if flag else {}).items():
+        for spec in specs:
+            if of in ("", signature) and spec.name == name:
+                fixed[name] = _shape(row, spec)
+    return fixed
+
+
+def _shape(row: tuple[int, ...], spec: InputSpec) -> tuple[int | None, ...]:
+    shape = (None if spec.shape is None else spec.shape[0] if spec.shape else None, *row)
+    if spec.shape is not None and (
+        len(shape) != len(spec.shape)
+        or any(size not in (None, fixed) for size, fixed in zip(spec.shape[1:], row, strict=True))
+    ):
+        raise errors.UsageError(f"{FLAG}: {'x'.join(map(str, row))} is no row of {spec.name} {spec.text()}", _EXAMPLE)
+    return shape
+
+
+def check(flag: str, signatures: Mapping[str, Sequence[InputSpec]], twins: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError for an input that no signature has, for sizes that do not fit, and where signatures that are one function would get
+    different ones. Args: twins: {signature: the others that are the same}."""
+    fixed = {name: of_signature(flag, name, specs) for name, specs in signatures.items()}
+    for of, name in parse(flag) if flag else {}:
+        if not any(name in fixed[signature] for signature in signatures if of in ("", signature)):
+            listed = "; ".join(
+                f"{signature}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs)
+                for signature, specs in signatures.items()
+            )
+            raise errors.UsageError(f"{FLAG}: no input {f'{of}/{name}' if of else name!r}", f"inputs here: {listed}")
+    for name, others in twins.items():
+        for other in others:
+            if other in signatures and fixed.get(name, {}) != fixed.get(other, {}):
+                raise errors.UsageError(
+                    f"{FLAG}: signatures {name!r} and {other!r} are one function, and would get different sizes",
+                    "name the input without its signature",
+                )
