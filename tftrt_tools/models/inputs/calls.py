@@ -28,7 +28,7 @@ from tftrt_tools.models.inputs import cutting, drawing
 from tftrt_tools.models.inputs import given as givens
 from tftrt_tools.models.inputs.drawing import Shapes
 from tftrt_tools.models.inputs.options import DataOptions
-from tftrt_tools.models.savedmodel import frozen_inputs, passport, signatures
+from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, passport, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.limits import Limit
 from tftrt_tools.models.savedmodel.shapes import InputSpec
@@ -112,7 +112,7 @@ class Takes:
         manifest: Mapping[str, Any] | None = None,
     ) -> Takes:
         """The inputs of the signatures in `walked`. Args: inputs, manifest: as of `of`."""
-        specs = {name: inputs[name] for name in walked.names}
+        specs = fixed_sizes.of_manifest(manifest or {}, {name: inputs[name] for name in walked.names})
         others = {name: array for name, array in inputs.items() if name not in walked.with_twins(specs)}
         frozen = frozen_inputs.of_manifest(manifest or {}, specs)
         return cls(specs=specs, walked=walked, others=others, frozen=frozen).with_known(built_for(manifest))

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -19,7 +21,11 @@ _EXAMPLE = f"write {FLAG}='INPUT:512x512x3', the sizes of one row, without the b
 def parse(flag: str) -> dict[tuple[str, str], tuple[int, ...]]:
     """{(signature or "", input): the sizes of a row}. Raises: UsageError."""
     parsed = {}
-    for key, listed in shape_grammar.parse(flag, FLAG).items():
+    try:
+        declared = shape_grammar.parse(flag, FLAG)
+    except errors.UsageError as error:
+        raise errors.UsageError(error.cause, _EXAMPLE) from None
+    for key, listed in declared.items():
         if len(listed) > 1 or not listed[0]:
             raise errors.UsageError(f"{FLAG}: {key[1]} has to have one size", _EXAMPLE)
         parsed[key] = listed[0]
@@ -35,6 +41,21 @@ def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[
             if of in ("", signature) and spec.name == name:
                 fixed[name] = _shape(row, spec)
     return fixed
+
+
+def of_manifest(
+    manifest: Mapping[str, Any], specs: Mapping[str, Sequence[InputSpec]]
+) -> dict[str, tuple[InputSpec, ...]]:
+    """`specs` with the sizes that a conversion fixed, by its manifest. Args: specs: {signature: its inputs}."""
+    fixed = {
+        name: {key: tuple(shape) for key, shape in (signature.get("preparation") or {}).get("sizes") or ()}
+        for signature in manifest.get("signatures", ())
+        for name in (signature["name"], *signature.get("twins", ()))
+    }
+    return {
+        name: tuple(dataclasses.replace(spec, shape=fixed.get(name, {}).get(spec.name, spec.shape)) for spec in listed)
+        for name, listed in specs.items()
+    }
 
 
 def _shape(row: tuple[int, ...], spec: InputSpec) -> tuple[int | None, ...]:
