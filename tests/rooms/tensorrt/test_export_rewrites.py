@@ -668,6 +668,7 @@ COUNTED = {
 OTHER_LOOPS = {
     "by a multiple": counting(6, condition=lambda number, y: number * 2 < 6),
     "by a value": counting(6, condition=lambda number, y: tf.reduce_sum(tf.abs(y)) > 6.0),
+    "by floats": counting(2.5, condition=lambda number, y: tf.cast(number, tf.float32) < 2.5),
     "by both": counting(6, condition=lambda number, y: tf.logical_and(number < 6, tf.reduce_sum(tf.abs(y)) > 1.0)),
 }
 

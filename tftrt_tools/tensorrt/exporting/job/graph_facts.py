@@ -58,6 +58,10 @@ class Facts:
             return bool(self._constants[name].data_type == TensorProto.FLOAT)
         return name in self._types and bool(self._types[name].elem_type == TensorProto.FLOAT)
 
+    def dtype(self, name: str) -> int:
+        """The type of a computed tensor; UNDEFINED where it is not known."""
+        return int(self._types[name].elem_type) if name in self._types else TensorProto.UNDEFINED
+
     def shape(self, name: str) -> tuple[int | str, ...] | None:
         """Its sizes, names for open ones; None if they are not known."""
         found = self._types.get(name)

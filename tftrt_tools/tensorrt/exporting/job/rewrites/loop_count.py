@@ -17,7 +17,9 @@ from onnx import TensorProto, numpy_helper
 from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, attributes, name_of
 from tftrt_tools.tensorrt.exporting.job.rewrites import editing
 
-_PASSED_ON = frozenset({"Identity", "Cast"})
+_WHOLE = frozenset({TensorProto.INT32, TensorProto.INT64})
+# A Cast of whole numbers to them keeps their order; tf2onnx compares floats.
+_ORDERED = _WHOLE | {TensorProto.FLOAT, TensorProto.DOUBLE}
 # Inputs of a Loop before its own tensors, inputs of its body before them, and outputs of its body before them.
 _OF_LOOP, _OF_BODY, _OF_ROUND = 2, 2, 1
 
@@ -81,11 +83,13 @@ def _counted(facts: Facts, node: onnx.NodeProto) -> _Counted | None:
     if counter is None:
         return None
     step = _number(facts, inside, next((one for one in added.input if one != counter), ""))
+    if body.input[names.index(counter)].type.tensor_type.elem_type not in _WHOLE:
+        return None
     place = names.index(counter) - _OF_BODY
     kept = _source(makers, body.output[place + _OF_ROUND].name) == added.output[0]
     first = _number(facts, inside, node.input[place + _OF_LOOP])
     limit = _limit(node, body, makers, _source(makers, less.input[1]))
-    if step != 1 or not kept or first is None or not limit:
+    if step != 1 or not kept or first is None or not limit or not _is_whole(facts, node, body, limit):
         return None
     counted = _Counted(int(first), limit)
     return counted if _begins(facts, node, counted) else None
@@ -110,10 +114,13 @@ def _is_bound(
     if condition.op_type != "Less" or not node.input[0]:
         return False
     number, limit = condition.input
-    inside = {one.name: numpy_helper.to_array(one) for one in body.initializer}
-    return _source(makers, number) == body.input[0].name and _number(facts, inside, limit) == facts.number(
-        node.input[0]
-    )
+    if _source(makers, number) != body.input[0].name:
+        return False
+    inside, bound = {one.name: numpy_helper.to_array(one) for one in body.initializer}, facts.number(node.input[0])
+    if bound is not None:
+        return _number(facts, inside, limit) == bound
+    outside = _limit(node, body, makers, _source(makers, limit))
+    return _source(facts.producers, outside) == _source(facts.producers, node.input[0])
 
 
 def _limit(node: onnx.NodeProto, body: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], name: str) -> str:
@@ -125,6 +132,16 @@ def _limit(node: onnx.NodeProto, body: onnx.GraphProto, makers: Mapping[str, onn
     if place < 0 or _source(makers, body.output[place + _OF_ROUND].name) != name:
         return ""
     return str(node.input[place + _OF_LOOP])
+
+
+def _is_whole(facts: Facts, node: onnx.NodeProto, body: onnx.GraphProto, limit: str) -> bool:
+    """Whether a limit outside of a Loop is known to be a whole number: up to 2.5 there are three rounds from 0."""
+    constant = facts.constant(limit)
+    if constant is not None:
+        return bool(np.all(constant == np.floor(constant)))
+    inner = {outer: one for outer, one in zip(node.input[_OF_LOOP:], body.input[_OF_BODY:], strict=False)}
+    types = [facts.dtype(limit)] + [inner[limit].type.tensor_type.elem_type] * (limit in inner)
+    return not _WHOLE.isdisjoint(types)
 
 
 def _begins(facts: Facts, node: onnx.NodeProto, counted: _Counted) -> bool:
@@ -148,9 +165,13 @@ def _number(
 
 def _source(makers: Mapping[str, onnx.NodeProto], name: str) -> str:
     """The tensor whose values this one has, maybe in another type."""
-    while name in makers and makers[name].op_type in _PASSED_ON:
+    while name in makers and _passes_on(makers[name]):
         name = makers[name].input[0]
     return name
+
+
+def _passes_on(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Identity" or (node.op_type == "Cast" and attributes(node)["to"] in _ORDERED)
 
 
 def _made_by(makers: Mapping[str, onnx.NodeProto], name: str) -> onnx.NodeProto | None:
