@@ -101,6 +101,10 @@ def of_the_whole(h):
     return tf.shape(h)[1:3] + 3
 
 
+def half_as_much_again(h):
+    return tf.cast(tf.cast(tf.shape(h)[1:3], tf.float32) * 1.5, tf.int32)
+
+
 LEFT = {
     "bilinear with align_corners": ("ResizeBilinear", CORNERS, (8, 9), (10, 14)),
     "nearest": ("ResizeNearestNeighbor", PLAIN, (8, 9), (10, 14)),
@@ -120,8 +124,13 @@ def test_what_an_engine_computes_rightly_stays_a_resize_in_it(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("attributes", "size"),
-    [(CENTERS, of_the_whole), (CORNERS, doubled), (CENTERS, lambda h: tf.shape(h)[2:0:-1] * 2)],
-    ids=["no multiple", "align_corners", "sides exchanged"],
+    [
+        (CENTERS, of_the_whole),
+        (CENTERS, half_as_much_again),
+        (CORNERS, doubled),
+        (CENTERS, lambda h: tf.shape(h)[2:0:-1] * 2),
+    ],
+    ids=["no multiple", "no whole multiple", "align_corners", "sides exchanged"],
 )
 def test_an_open_nearest_resize_that_an_engine_may_get_wrong_stays_in_tensorflow(attributes, size, tmp_path):
     path = model("ResizeNearestNeighbor", attributes, size, tmp_path / "m", (None, None))

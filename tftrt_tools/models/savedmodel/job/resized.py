@@ -93,7 +93,8 @@ def _repeats(op: tf.Operation) -> bool:
         return False
     for sizes, factors in itertools.permutations(product.inputs):
         counts = tf.get_static_value(factors)
-        if counts is not None and np.all(counts >= 1) and dimensions.of_shape(sizes) == picture[1:3]:
+        whole = counts is not None and np.all(counts >= 1) and np.all(counts == np.floor(counts))
+        if whole and dimensions.of_shape(sizes) == picture[1:3]:
             return True
     return False
 
