@@ -72,6 +72,27 @@ def test_others_stay_as_they_are(kind, tmp_path):
     assert not frozen.preparation.indexed and not frozen.preparation.paddings
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("kind", ["reflect", "reversed, two axes", "zeros before a sequence"])
+def test_there_is_no_engine_that_holds_nothing_else(kind, dynamic, tmp_path):
+    shape, body = WRITTEN[kind]
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec(shape, name="x")])
+    def serve(x):
+        # TF-TRT takes no Lgamma.
+        x = body(tf.math.lgamma(body(tf.math.lgamma(tf.nn.relu(x * 2.0) + 1.0))))
+        return {"y": tf.nn.relu(tf.matmul(x + 1.0, WEIGHTS)) * 3.0}
+
+    path = save(serve, tmp_path / "m")
+    frozen = prepared(path, use_dynamic_shape=dynamic)
+    done = graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic))
+    # The second goes with what is behind it.
+    assert len(frozen.preparation.indexed) + len(frozen.preparation.paddings) == 1 and len(done.engines) == 2
+    x = np.random.default_rng(0).normal(size=(3, *shape[1:])).astype("f4")
+    expected = tf.saved_model.load(str(path)).signatures["serving_default"](x=tf.constant(x))["y"].numpy()
+    np.testing.assert_allclose(answers(frozen, x)[0], expected, rtol=1e-5, atol=1e-5)
+
+
 def test_what_the_user_keeps_stays(tmp_path):
     path = model(*WRITTEN["reversed"], tmp_path / "m")
     frozen = prepared(path, keep_native_nodes=".*ReverseV2")

@@ -58,6 +58,7 @@ def passed(
     # Calls with such an op can be frozen only when they are opened.
     for_good = compiled.holding(before, graph_pass.ROWS)
     values = frozen_inputs.of_signature(settings.freeze, name, loading.freezable(function))
+    lone: frozenset[str] = frozenset()
     while True:
         frozen = graph_pass.freeze(name, function, compiled.opened(before, calls) if calls else None)
         _refuse_converted(frozen.graph_def)
@@ -75,7 +76,7 @@ def passed(
             frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic
         )
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
-        by_numbers, lifted = indexed.rewrite(frozen.graph_def, kept | frozenset(paddings))
+        by_numbers, lifted = indexed.rewrite(frozen.graph_def, kept | lone | frozenset(paddings))
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
         products = resized.rewrite(frozen.graph_def, kept)
@@ -98,12 +99,13 @@ def passed(
             offered=offered,
         )
         frozen = dataclasses.replace(frozen, preparation=done)
-        closed = set(_unwritten(frozen.preparation))
+        closed, alone = set(_unwritten(frozen.preparation)), frozenset[str]()
         if not closed:
             result = graph_pass.run(frozen, settings, gathered)
-            closed = set(_in_vain(result)) - for_good
-        if not closed:
+            closed, alone = set(_in_vain(result)) - for_good, _alone(result, frozenset((*by_numbers, *lifted)))
+        if not closed and not alone:
             return _counted(frozen, result, settings, gathered)
+        lone |= alone
         calls = [
             call for call in calls if call not in closed and not any(compiled.inside(outer, call) for outer in closed)
         ]
@@ -197,3 +199,27 @@ def _in_vain(result: PassResult) -> list[str]:
         for call in done.opened
         if any(compiled.inside(call, name) for name in zeros) or not any(compiled.inside(call, name) for name in taken)
     ]
+
+
+def _alone(result: PassResult, moving: frozenset[str]) -> frozenset[str]:
+    """Names of nodes that only move elements, and that are in no engine, or in one that holds nothing else. TensorFlow's own op moves them
+    faster.
+
+    Args: moving: names of nodes that were written otherwise, some as several, whose names begin with that one's.
+    """
+    if not moving:
+        return frozenset()
+    alone: set[str] = set()
+    useful: set[str] = set()
+    segments = graph.native_segments(result.graph_def).values()
+    for engine, nodes in ((False, result.graph_def.node), *((True, one.function.node_def) for one in segments)):
+        inner = [node.name for node in nodes if node.op not in graph.PASSIVE_OPS]
+        of = {inside: _standing_for(inside, moving) for inside in inner}
+        (useful if engine and not all(of.values()) else alone).update(*of.values())
+    return frozenset(alone - useful)
+
+
+def _standing_for(name: str, moving: frozenset[str]) -> frozenset[str]:
+    """The names of those that a node is a part of."""
+    parts = name.split("/")
+    return moving & {"/".join(parts[:end]) for end in range(1, len(parts) + 1)}
