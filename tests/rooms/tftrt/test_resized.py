@@ -142,6 +142,21 @@ def test_an_open_nearest_resize_that_an_engine_may_get_wrong_stays_in_tensorflow
     assert any("kept in TensorFlow" in line for line in _output.prepared(frozen.preparation))
 
 
+@pytest.mark.parametrize("dtype", [tf.uint8, tf.int32])
+def test_a_nearest_resize_of_whole_numbers_needs_no_keeping(dtype, tmp_path):
+    """TF-TRT takes none."""
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 6, 6, 3), dtype, name="x")])
+    def serve(x):
+        small = tf.raw_ops.ResizeNearestNeighbor(images=x, size=[5, 5], **CENTERS)
+        return {"y": tf.nn.relu(tf.nn.conv2d(tf.cast(small, tf.float32), FILTERS, 1, "SAME"))}
+
+    settings = {"use_dynamic_shape": True, "minimum_segment_size": 1}
+    frozen = prepared(save(serve, tmp_path / "m"), **settings)
+    assert not frozen.preparation.kept_resizes
+    assert graph_pass.run(frozen, Settings(**settings)).native_ops["ResizeNearestNeighbor"] == 1
+
+
 def test_a_resize_that_the_user_keeps_stays(tmp_path):
     path = model("ResizeBilinear", CENTERS, (8, 9), tmp_path / "m")
     frozen = prepared(path, keep_native_nodes=".*resize.*")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 NEAREST = "ResizeNearestNeighbor"
 OPS = frozenset({"ResizeBilinear", "ResizeBicubic", "ResizeArea", NEAREST})
 REASON = "TF-TRT takes it, and the engine takes other pixels than TensorFlow; with known sizes it becomes a product"
+# The types of pictures that TF-TRT takes.
+_TAKEN = (tf.float32.as_datatype_enum, tf.float16.as_datatype_enum)
 # The most bytes of weights that one resize may add.
 _MOST_BYTES = 64 << 20
 _CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -60,7 +62,11 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -
 
 def wrong(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[str, ...]:
     """Names of resizes that TF-TRT takes, and that an engine may compute wrongly. Args: as of `rewrite`."""
-    names = [node.name for node in graph_def.node if node.op == NEAREST and node.name not in kept]
+    names = [
+        node.name
+        for node in graph_def.node
+        if node.op == NEAREST and node.name not in kept and node.attr["T"].type in _TAKEN
+    ]
     shapes = inferred.shapes(graph_def) if names else tf.Graph()
     return tuple(name for name in names if not _is_right(shapes.get_operation_by_name(name)))
 
