@@ -91,7 +91,7 @@ def rewrite(
         if site and site.convolution.name not in kept and site.before.name not in kept:
             plan = _plan(site, view)
             if plan and (sums or plan.taps is None):
-                written.append(_write(site, _numbered(site, plan) if explicit else plan, view))
+                written.append(_write(site, _numbered(site, plan, view) if explicit else plan, view))
     return tuple(written)
 
 
@@ -287,10 +287,24 @@ def _plan(site: _Site, view: _View) -> _Plan | None:
     return dataclasses.replace(plan, padding="VALID", taps=filters[..., 0], sizes=results)
 
 
-def _numbered(site: _Site, plan: _Plan) -> _Plan:
+def _numbered(site: _Site, plan: _Plan, view: _View) -> _Plan:
     """The plan with its paddings as numbers of the convolution, where TensorFlow's op takes them."""
-    padded = plan.taps is None and _DIMENSIONS[site.convolution.op] == 2 and any(map(any, plan.pads))
-    return dataclasses.replace(plan, padding="EXPLICIT") if padded else plan
+    if not any(map(any, plan.pads)):
+        # SAME adds nothing here, and ONNX Runtime refuses the word beside dilations where sizes are open.
+        return dataclasses.replace(plan, padding="VALID")
+    if plan.taps is not None or _DIMENSIONS[site.convolution.op] != 2:
+        return plan
+    # tf2onnx puts the numbers of a Pad in front of a Conv2D in the place of the convolution's own.
+    padded = site.convolution.op == "Conv2D" and _is_padded(site.before.input[0], view)
+    return dataclasses.replace(plan, padding="VALID" if padded else "EXPLICIT")
+
+
+def _is_padded(source: str, view: _View) -> bool:
+    """Whether a tensor is what a Pad gives."""
+    node = view.nodes[folding.name_of(source)]
+    while node.op == "Identity":
+        node = view.nodes[folding.name_of(node.input[0])]
+    return str(node.op) == "Pad"
 
 
 def _results(
