@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tftrt_tools.accuracy import judgement, kinds
 from tftrt_tools.accuracy.metrics import Comparison
@@ -13,6 +15,8 @@ from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.savedmodel.engine_op import lowest_precision
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tftrt_tools.accuracy.metrics.comparison import Pair
 
 
@@ -25,12 +29,35 @@ def alike(pairs: Iterable[Pair], precisions: Iterable[Precision]) -> tuple[bool,
     lowest = lowest_precision(precisions)
     # That a model shows nothing on these calls is no difference.
     rules = judgement.Rules(allow_constant_outputs=True)
+    pairs = [_finite(pair) for pair in pairs]
     try:
         judged = judgement.judge(pairs, lowest if lowest in ("INT8", "FP16") else "TF32", (), rules)
     except errors.TftrtError as error:
         return False, error.cause
     problem = next(iter(judged.all_problems), "")
+    # The judgement leaves out what the first, an original there, has no number for.
+    for name in [] if problem else [name for _, first, _ in pairs for name, one in first.items() if _has_others(one)]:
+        problem = f"{name}: one of them has NaN or Inf where the other has none"
     return not problem, problem or ", ".join(parts(judged.comparisons))
+
+
+def _finite(pair: Pair) -> Pair:
+    """A pair without what is NaN or infinite in both alike: a model that answers so by itself is no difference of two."""
+    call, first, second = pair
+    ones, others = dict(first), dict(second)
+    for name, one in first.items():
+        other = second.get(name)
+        if other is None or one.dtype != other.dtype or one.shape != other.shape or one.dtype.kind != "f":
+            continue
+        same = ~np.isfinite(one) & ((one == other) | (np.isnan(one) & np.isnan(other)))
+        if same.any():
+            ones[name], others[name] = (np.where(same, np.zeros((), one.dtype), values) for values in (one, other))
+    return call, ones, others
+
+
+def _has_others(values: npt.NDArray[Any]) -> bool:
+    """Whether there is NaN or infinity among them."""
+    return values.dtype.kind == "f" and not np.isfinite(values).all()
 
 
 def parts(comparisons: Sequence[Comparison]) -> list[str]:
