@@ -55,6 +55,8 @@ def test_a_resize_becomes_products_of_the_same_answers(op, attributes, size, tmp
     assert (written.type, written.before, written.behind) == (op, (5, 7), size)
     done = graph_pass.run(frozen, Settings())
     assert len(done.engines) == 1 and not done.native_ops
+    said = _output.prepared(frozen.preparation)
+    assert any(("as GatherV2" in line) == (op == resized.NEAREST) and "resize" in line for line in said)
     # Not of no rows: TensorFlow's convolution of them forgets their sizes on a CPU, and a product reads these.
     for batch in (1, 3):
         x = np.random.default_rng(batch).normal(size=(batch, 10, 14, 3)).astype("f4")

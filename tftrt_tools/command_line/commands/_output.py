@@ -136,23 +136,28 @@ def prepared(preparation: Preparation) -> list[str]:
     return said
 
 
+_NEAREST = "ResizeNearestNeighbor"
+
+
 def _layers(preparation: Preparation) -> Iterator[str]:
     if preparation.transposed:
         counted = terminal.counted(len(preparation.transposed), "transposed convolution")
         yield f"{counted} written as plain ones: TF-TRT takes none with an open batch"
-    if preparation.resized:
-        megabytes = sum(one.added_bytes for one in preparation.resized) / 1e6
-        kinds = ", ".join(sorted({one.type for one in preparation.resized}))
-        yield (
-            f"{terminal.counted(len(preparation.resized), 'resize')} ({kinds}) written as products with constant weights, "
-            f"{megabytes:.3g} MB: TF-TRT refuses the op, or computes it wrongly"
-        )
+    products = [one for one in preparation.resized if one.type != _NEAREST]
+    if products:
+        megabytes = sum(one.added_bytes for one in products) / 1e6
+        kinds = ", ".join(sorted({one.type for one in products}))
+        counted = terminal.counted(len(products), "resize")
+        yield f"{counted} ({kinds}) written as products with constant weights, {megabytes:.3g} MB: TF-TRT refuses the op"
+    if picking := len(preparation.resized) - len(products):
+        counted = terminal.counted(picking, "nearest-neighbour resize")
+        yield f"{counted} written as GatherV2: TF-TRT takes it, and its engine would take other pixels"
     if preparation.indexed:
         counted = terminal.counted(len(preparation.indexed), "node")
         yield f"{counted} that mirror or reverse written as GatherV2: TF-TRT knows neither MirrorPad nor ReverseV2"
     if preparation.kept_resizes:
         counted = terminal.counted(len(preparation.kept_resizes), "resize")
-        yield f"{counted} of open sizes kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels"
+        yield f"{counted} kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels"
 
 
 def table(title: str | None, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:

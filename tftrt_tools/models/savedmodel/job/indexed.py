@@ -42,7 +42,7 @@ def rewrite(
         op = shapes.get_operation_by_name(node.name)
         if node.name in loops or op.inputs[0].dtype not in _TYPES:
             continue
-        writer = _Writer(node, graph_def, nodes)
+        writer = Writer(node, graph_def, nodes)
         if node.op == "Pad":
             if op.inputs[0].dtype == tf.float32 and writer.lift(op):
                 lifted.append(node.name)
@@ -77,7 +77,7 @@ def _mirrored(size: int, amounts: npt.NDArray[np.int32], edge: bool) -> npt.NDAr
     return np.concatenate([front, positions, back])
 
 
-class _Writer:
+class Writer:
     """Writes one node otherwise; its result keeps its name. Args: nodes: {name: node} of the graph, which gets the new ones."""
 
     def __init__(

@@ -9,7 +9,7 @@ All four ops are linear, and treat height and width apart. So with known sizes e
     result = rows * picture * columns
 
 in every channel, where rows and columns are constant. Their numbers are what TensorFlow's own op answers for pictures of a single 1, so
-that nothing of the four ops is repeated here.
+that nothing of the four ops is repeated here. The nearest neighbours of a resize are rows and columns that a GatherV2 picks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, inferred
+from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, indexed, inferred
 from tftrt_tools.models.savedmodel.preparation import Resized
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NEAREST = "ResizeNearestNeighbor"
 OPS = frozenset({"ResizeBilinear", "ResizeBicubic", "ResizeArea", NEAREST})
-REASON = "TF-TRT takes it, and the engine takes other pixels than TensorFlow; with known sizes it becomes a product"
+REASON = "TF-TRT takes it, and the engine takes other pixels than TensorFlow; with known sizes it becomes GatherV2"
 # The types of pictures that TF-TRT takes.
 _TAKEN = (tf.float32.as_datatype_enum, tf.float16.as_datatype_enum)
 # The most bytes of weights that one resize may add.
@@ -136,6 +136,8 @@ class _Writer:
 
     def write(self, node: node_def_pb2.NodeDef, before: tuple[int, int], behind: tuple[int, int]) -> Resized:
         """Write one, whose result keeps its name. Args: before, behind: height and width of the picture and of the result."""
+        if node.op == NEAREST and before != behind:
+            return self._pick(node, before, behind)
         (height, width), (rows, columns) = before, behind
         source, added = node.input[0], 0
         if before != behind:
@@ -159,14 +161,24 @@ class _Writer:
 
     def _constant(self, node: node_def_pb2.NodeDef, side: str, size: int, result: int) -> tuple[str, int]:
         """(name of the weights of one side, bytes that they add)."""
-        attributes = {name: node.attr[name].b for name in ("align_corners", "half_pixel_centers") if name in node.attr}
-        key = (node.op, *sorted(attributes.items()), side, size, result)
+        key = (node.op, *sorted(_attributes(node).items()), side, size, result)
         if key in self._constants:
             return self._constants[key], 0
-        weights = _weights(node.op, attributes, size, result)
+        weights = _weights(node, size, result)
         values = (weights if side == "rows" else weights.T)[None, None]
         self._constants[key] = added_nodes.constant(f"{node.name}/{side}_weights", values, self._graph_def, self._nodes)
         return self._constants[key], values.nbytes
+
+    def _pick(self, node: node_def_pb2.NodeDef, before: tuple[int, int], behind: tuple[int, int]) -> Resized:
+        """Write a nearest-neighbour resize as rows and columns that are picked by constant numbers."""
+        orders = [
+            (axis, _weights(node, size, result).argmax(1).astype(np.int32))
+            for axis, (size, result) in enumerate(zip(before, behind, strict=True), 1)
+            if size != result
+        ]
+        indexed.Writer(node, self._graph_def, self._nodes).gather(orders)
+        added = sum(order.nbytes for _, order in orders)
+        return Resized(name=node.name, type=NEAREST, before=before, behind=behind, added_bytes=added)
 
     def _transposed(self, name: str, source: str, order: tuple[int, ...]) -> str:
         node, own_name = self._added(name, "Transpose", (source,))
@@ -195,10 +207,14 @@ class _Writer:
         return node, own_name
 
 
-def _weights(kind: str, attributes: dict[str, bool], size: int, result: int) -> npt.NDArray[np.float32]:
+def _attributes(node: node_def_pb2.NodeDef) -> dict[str, bool]:
+    return {name: node.attr[name].b for name in ("align_corners", "half_pixel_centers") if name in node.attr}
+
+
+def _weights(node: node_def_pb2.NodeDef, size: int, result: int) -> npt.NDArray[np.float32]:
     """(result, size) of weights: column i is what the op answers for `size` pixels of which number i is 1 and the others are 0."""
     with tf.init_scope(), tf.device("/CPU:0"):
         pictures = tf.reshape(tf.eye(size), (size, size, 1, 1))
-        answers = getattr(tf.raw_ops, kind)(images=pictures, size=[result, 1], **attributes)
+        answers = getattr(tf.raw_ops, node.op)(images=pictures, size=[result, 1], **_attributes(node))
         weights: npt.NDArray[np.float32] = np.ascontiguousarray(answers.numpy()[:, :, 0, 0].T)
     return weights

@@ -43,10 +43,12 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), s
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
     nodes = {node.name: node for node in graph_def.node}
     for node in sites:
-        if node.name in loops or nodes[folding.name_of(node.input[0])].op == "Const":
+        op = shapes.get_operation_by_name(node.name)
+        # TensorFlow makes a constant of sizes that it can tell, those of a fixed batch, and TF-TRT takes them.
+        if node.name in loops or tf.get_static_value(op.inputs[0]) is not None:
             continue
         filters = folding.value(node.input[1], nodes, folding.FILTERS)
-        sides = _sides(node, shapes.get_operation_by_name(node.name)) if filters is not None else None
+        sides = _sides(node, op) if filters is not None else None
         if (
             filters is None
             or sides is None
