@@ -136,14 +136,11 @@ def prepared(preparation: Preparation) -> list[str]:
     return said
 
 
-_NEAREST = "ResizeNearestNeighbor"
-
-
 def _layers(preparation: Preparation) -> Iterator[str]:
     if preparation.transposed:
         counted = terminal.counted(len(preparation.transposed), "transposed convolution")
         yield f"{counted} written as plain ones: TF-TRT takes none with an open batch"
-    products = [one for one in preparation.resized if one.type != _NEAREST]
+    products = [one for one in preparation.resized if one.type != preparation_module.NEAREST]
     if products:
         megabytes = sum(one.added_bytes for one in products) / 1e6
         kinds = ", ".join(sorted({one.type for one in products}))

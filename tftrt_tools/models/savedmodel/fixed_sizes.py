@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import named_inputs, passport
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
@@ -49,8 +50,7 @@ def of_manifest(
     """`specs` with the sizes that a conversion fixed, by its manifest. Args: specs: {signature: its inputs}."""
     fixed = {
         name: {key: tuple(shape) for key, shape in (signature.get("preparation") or {}).get("sizes") or ()}
-        for signature in manifest.get("signatures", ())
-        for name in (signature["name"], *signature.get("twins", ()))
+        for name, signature in passport.signatures(manifest).items()
     }
     return {
         name: tuple(dataclasses.replace(spec, shape=fixed.get(name, {}).get(spec.name, spec.shape)) for spec in listed)
@@ -74,15 +74,5 @@ def check(flag: str, signatures: Mapping[str, Sequence[InputSpec]], twins: Mappi
     fixed = {name: of_signature(flag, name, specs) for name, specs in signatures.items()}
     for of, name in parse(flag) if flag else {}:
         if not any(name in fixed[signature] for signature in signatures if of in ("", signature)):
-            listed = "; ".join(
-                f"{signature}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs)
-                for signature, specs in signatures.items()
-            )
-            raise errors.UsageError(f"{FLAG}: no input {f'{of}/{name}' if of else name!r}", f"inputs here: {listed}")
-    for name, others in twins.items():
-        for other in others:
-            if other in signatures and fixed.get(name, {}) != fixed.get(other, {}):
-                raise errors.UsageError(
-                    f"{FLAG}: signatures {name!r} and {other!r} are one function, and would get different sizes",
-                    "name the input without its signature",
-                )
+            raise named_inputs.unknown(FLAG, f"{of}/{name}" if of else name, signatures)
+    named_inputs.check_twins(FLAG, "sizes", fixed, twins)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import named_inputs
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 if TYPE_CHECKING:
@@ -49,11 +50,7 @@ def values(flag: str, signatures: Mapping[str, Sequence[InputSpec]]) -> dict[str
             if name in (spec.name, f"{key}/{spec.name}")
         ]
         if not holders:
-            names = "; ".join(
-                f"{key}: " + ", ".join(f"{spec.name} {spec.text()}" for spec in specs)
-                for key, specs in signatures.items()
-            )
-            raise errors.UsageError(f"--freeze: no input {name!r}", f"inputs here: {names}")
+            raise named_inputs.unknown("--freeze", name, signatures)
         for key, spec in holders:
             frozen.setdefault(key, {})[spec.name] = _value(name, text, spec)
     return frozen
@@ -63,13 +60,7 @@ def check(flag: str, signatures: Mapping[str, Sequence[InputSpec]], twins: Mappi
     """Raise UsageError where `values` does, or where signatures that are one function would get different values. Args: twins: {signature:
     the others that are the same}."""
     frozen = values(flag, signatures)
-    for name, others in twins.items():
-        for other in others:
-            if other in signatures and frozen.get(name, {}) != frozen.get(other, {}):
-                raise errors.UsageError(
-                    f"--freeze: signatures {name!r} and {other!r} are one function, and would get different values",
-                    "name the input without its signature",
-                )
+    named_inputs.check_twins("--freeze", "values", {name: frozen.get(name, {}) for name in signatures}, twins)
 
 
 def of_signature(flag: str, signature: str, specs: Sequence[InputSpec]) -> dict[str, npt.NDArray[Any]]:

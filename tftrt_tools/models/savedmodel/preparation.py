@@ -35,9 +35,12 @@ class Dilated(records.Record):
     added_bytes: int = 0
 
 
+NEAREST = "ResizeNearestNeighbor"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resized(records.Record):
-    """A resize of pictures that was written as products."""
+    """A resize of pictures that was written as products; of NEAREST as picked rows and columns."""
 
     # The name of the node that gives its result now.
     name: str
@@ -48,6 +51,13 @@ class Resized(records.Record):
     behind: tuple[int, int]
     # The bytes of weights that came into the graph with it.
     added_bytes: int = 0
+
+
+def stands_for(name: str, written: Collection[str]) -> frozenset[str]:
+    """The nodes that a node is a part of, or is. Args: written: names of nodes that were written as several, whose names begin with that
+    one's."""
+    parts = name.split("/")
+    return frozenset("/".join(parts[:end]) for end in range(1, len(parts) + 1)) & frozenset(written)
 
 
 def constant(name: str, value: str) -> str:
@@ -76,7 +86,7 @@ class Preparation(records.Record):
     indexed: tuple[str, ...] = ()
     # Names of transposed convolutions that were written as plain ones.
     transposed: tuple[str, ...] = ()
-    # Resizes that were written as products with constant weights.
+    # Resizes that were written otherwise.
     resized: tuple[Resized, ...] = ()
     # Names of resizes that stay in TensorFlow, because an engine may compute them wrongly.
     kept_resizes: tuple[str, ...] = ()
@@ -94,6 +104,8 @@ class Preparation(records.Record):
     frozen: tuple[tuple[str, bool | int | float], ...] = ()
     # (input, shape) of inputs that take one size for good, but for the batch.
     sizes: tuple[tuple[str, tuple[int | None, ...]], ...] = ()
+    # Names of nodes that would be written otherwise if their sizes were known.
+    open_sizes: tuple[str, ...] = ()
     # (name, value as text, "" where it is no single constant) of placeholders with a default that no signature names.
     defaults: tuple[tuple[str, str], ...] = ()
     # Inputs that only conditionals read.

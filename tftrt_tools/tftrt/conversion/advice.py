@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base import terminal
@@ -29,18 +29,6 @@ _TYPE = re.compile(
 )
 _NAMES = {"double": "float64"}
 _DEFAULT = Settings().minimum_segment_size
-# Ops that `convert` writes otherwise where it knows their sizes.
-_OF_KNOWN_SIZES = frozenset(
-    {
-        "ResizeBilinear",
-        "ResizeBicubic",
-        "ResizeArea",
-        "ResizeNearestNeighbor",
-        "Conv2DBackpropInput",
-        "Conv3DBackpropInputV2",
-        "MirrorPad",
-    }
-)
 # One of these is in each loop.
 _LOOPS = ("LoopCond", "While", "StatelessWhile")
 
@@ -52,9 +40,10 @@ def advise(
     engines: int,
     other: Outcome | None,
     left_out: Sequence[LeftOut],
+    open_sizes: Container[str] = (),
 ) -> Advice:
     """Args: sizes: SizeResults, upwards. settings: those tried. coverage, engines: what they gave. other: of the other batch mode, None
-    where that was not tried. left_out: LeftOut nodes. Returns: Advice."""
+    where that was not tried. left_out: LeftOut nodes. open_sizes: as of Preparation. Returns: Advice."""
     best = recommended(sizes)
     reasons = [
         _about_size(sizes, best, settings.minimum_segment_size) if engines or best.engines else _nothing(left_out)
@@ -69,7 +58,7 @@ def advise(
         )
     if limited := limited_by_number(engines, settings):
         reasons.append(limited)
-    reasons += [told for told in (loops(left_out), _open_sizes(left_out, settings)) if told]
+    reasons += [told for told in (loops(left_out), _open_sizes(left_out, open_sizes)) if told]
     return Advice(_size_of(best), better.dynamic if better else None, tuple(reasons))
 
 
@@ -97,10 +86,10 @@ def loops(left_out: Iterable[LeftOut]) -> str:
     )
 
 
-def _open_sizes(left_out: Iterable[LeftOut], settings: Settings) -> str:
+def _open_sizes(left_out: Iterable[LeftOut], open_sizes: Container[str]) -> str:
     """A sentence on nodes that are written otherwise where their sizes are known, "" where there are none."""
-    found = [node.op for node in left_out if node.op in _OF_KNOWN_SIZES]
-    if not found or settings.fix_sizes:
+    found = [node.op for node in left_out if node.node in open_sizes]
+    if not found:
         return ""
     ops = ", ".join(sorted(set(found)))
     counted, whose = terminal.counted(len(found), "node"), "its" if len(found) == 1 else "their"

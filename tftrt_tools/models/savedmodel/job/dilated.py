@@ -429,48 +429,23 @@ def _sum(
     """Make a depthwise convolution the sum of its padded data, moved and multiplied with a number for each channel. Args: taps: its filter,
     by height, width and channel."""
     node = site.convolution
-    dtype, data, controls = (
-        node.attr["T"].type,
-        node.input[0],
-        [source for source in node.input if source.startswith("^")],
-    )
+    dtype, data, writer = node.attr["T"].type, node.input[0], added_nodes.Writer(graph_def, nodes)
     products: list[str] = []
     for place in np.ndindex(*taps.shape[:2]):
         name = f"{node.name}/{'_'.join(map(str, place))}"
         begin = site.by_axis(0, (at * block for at, block in zip(place, plan.blocks, strict=True)))
         bounds = [
-            added_nodes.constant(f"{name}/{what}", np.array(values, np.int32), graph_def, nodes)
+            writer.constant(f"{name}/{what}", np.array(values, np.int32))
             for what, values in (("begin", begin), ("size", site.by_axis(-1, plan.sizes)))
         ]
-        moved = _added(
-            "Slice", f"{name}/moved", [data, *bounds], graph_def, nodes, T=dtype, Index=tf.int32.as_datatype_enum
-        )
+        moved = writer.add("Slice", f"{name}/moved", [data, *bounds], T=dtype, Index=tf.int32.as_datatype_enum)
         values = taps[place][:, None, None] if site.channels_first else taps[place]
-        factors = added_nodes.constant(f"{name}/factors", values, graph_def, nodes)
-        products.append(_added("Mul", f"{name}/product", [moved, factors], graph_def, nodes, T=dtype))
+        factors = writer.constant(f"{name}/factors", values)
+        products.append(writer.add("Mul", f"{name}/product", [moved.name, factors], T=dtype).name)
     total = products[0]
     for number, product in enumerate(products[1:-1]):
-        total = _added("AddV2", f"{node.name}/sum_{number}", [total, product], graph_def, nodes, T=dtype)
-    node.op, node.input[:] = "AddV2", [total, products[-1], *controls]
-    node.attr.clear()
-    node.attr["T"].type = dtype
-
-
-def _added(
-    op: str,
-    name: str,
-    sources: Iterable[str],
-    graph_def: graph_pb2.GraphDef,
-    nodes: dict[str, node_def_pb2.NodeDef],
-    **types: int,
-) -> str:
-    """Add a node. Args: types: its attributes. Returns: its name."""
-    node = graph_def.node.add(name=added_nodes.free(name, nodes), op=op, input=sources)
-    nodes[node.name] = node
-    for key, value in types.items():
-        node.attr[key].type = value
-    result: str = node.name
-    return result
+        total = writer.add("AddV2", f"{node.name}/sum_{number}", [total, product], T=dtype).name
+    added_nodes.become(node, "AddV2", [total, products[-1]], T=dtype)
 
 
 def _padding(
@@ -482,8 +457,4 @@ def _padding(
 ) -> None:
     """Make a node the Pad of `source`, of rank four."""
     constant = added_nodes.constant(f"{node.name}/paddings", np.array(sizes, np.int32), graph_def, nodes)
-    controls = [control for control in node.input if control.startswith("^")]
-    dtype = node.attr["T"].type
-    node.op, node.input[:] = "Pad", [source, constant, *controls]
-    node.attr.clear()
-    node.attr["T"].type, node.attr["Tpaddings"].type = dtype, tf.int32.as_datatype_enum
+    added_nodes.become(node, "Pad", [source, constant], T=node.attr["T"].type, Tpaddings=tf.int32.as_datatype_enum)

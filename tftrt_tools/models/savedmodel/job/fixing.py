@@ -21,13 +21,15 @@ OP = "EnsureShape"
 def fix(graph_def: graph_pb2.GraphDef, placeholders: Mapping[str, Sequence[int | None]]) -> None:
     """Fix the sizes of inputs, in place. Args: placeholders: {node: its shape}."""
     nodes = {node.name: node for node in graph_def.node}
+    writer = added_nodes.Writer(graph_def, nodes)
     for name, shape in placeholders.items():
-        checked = added_nodes.free(f"{name}/fixed_sizes", nodes)
-        for node in graph_def.node:
-            for index, source in enumerate(node.input):
-                if not source.startswith("^") and folding.name_of(source) == name:
-                    node.input[index] = checked
-        added = graph_def.node.add(name=checked, op=OP, input=[name])
-        added.attr["T"].type = nodes[name].attr["dtype"].type
+        readers = [
+            (node, index)
+            for node in graph_def.node
+            for index, source in enumerate(node.input)
+            if not source.startswith("^") and folding.name_of(source) == name
+        ]
+        added = writer.add(OP, f"{name}/fixed_sizes", [name], T=nodes[name].attr["dtype"].type)
         added.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
-        nodes[checked] = added
+        for node, index in readers:
+            node.input[index] = added.name

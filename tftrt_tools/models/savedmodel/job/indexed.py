@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-_INDEXED = frozenset({"MirrorPad", "ReverseV2"})
+OPS = frozenset({"MirrorPad", "ReverseV2"})
 _TYPES = (tf.float32, tf.int32)
+_INT32 = tf.int32.as_datatype_enum
 # {dimensions of a padding: where new ones of size 1 come in, so that the others are height and width}.
 _NEW_AXES: dict[int, tuple[int, ...]] = {2: (1, 3), 3: (3,)}
 
@@ -32,22 +33,21 @@ def rewrite(
     Args: graph_def: frozen. kept: names of nodes to leave as they are.
     Returns: (names of mirrored paddings and reversed tensors, names of paddings of two or three dimensions) that were written.
     """
-    sites = [node for node in graph_def.node if node.op in (*_INDEXED, "Pad") and node.name not in kept]
+    sites = [node for node in graph_def.node if node.op in (*OPS, "Pad") and node.name not in kept]
     if not sites:
         return (), ()
     shapes, loops = inferred.shapes(graph_def), control_flow.in_loops(graph_def)
-    nodes = {node.name: node for node in graph_def.node}
+    writer = added_nodes.Writer(graph_def, {node.name: node for node in graph_def.node})
     indexed, lifted = [], []
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
         if node.name in loops or op.inputs[0].dtype not in _TYPES:
             continue
-        writer = Writer(node, graph_def, nodes)
         if node.op == "Pad":
-            if op.inputs[0].dtype == tf.float32 and writer.lift(op):
+            if op.inputs[0].dtype == tf.float32 and _lift(node, op, writer):
                 lifted.append(node.name)
         elif orders := _orders(op):
-            writer.gather(orders)
+            gather(node, orders, writer)
             indexed.append(node.name)
     return tuple(indexed), tuple(lifted)
 
@@ -77,65 +77,39 @@ def _mirrored(size: int, amounts: npt.NDArray[np.int32], edge: bool) -> npt.NDAr
     return np.concatenate([front, positions, back])
 
 
-class Writer:
-    """Writes one node otherwise; its result keeps its name. Args: nodes: {name: node} of the graph, which gets the new ones."""
+def gather(
+    node: node_def_pb2.NodeDef, orders: Sequence[tuple[int, npt.NDArray[np.int32]]], writer: added_nodes.Writer
+) -> None:
+    """Make a node the elements of its first input along axes. Args: orders: (axis, the elements that the result has along it), one or more.
+    writer: of the node's graph."""
+    dtype, source, last = node.attr["T"].type, node.input[0], len(orders) - 1
+    types = {"Tparams": dtype, "Tindices": _INT32, "Taxis": _INT32}
+    for place, (axis, order) in enumerate(orders):
+        numbers = writer.constant(f"{node.name}/order", order)
+        sources = [source, numbers, writer.constant(f"{node.name}/axis", np.array(axis, np.int32))]
+        if place < last:
+            added = writer.add("GatherV2", f"{node.name}/along_{axis}", sources, **types)
+            added.attr["batch_dims"].i, source = 0, added.name
+        else:
+            added_nodes.become(node, "GatherV2", sources, **types)
+            node.attr["batch_dims"].i = 0
 
-    def __init__(
-        self, node: node_def_pb2.NodeDef, graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]
-    ) -> None:
-        self._node, self._graph_def, self._nodes = node, graph_def, nodes
-        self._dtype = node.attr["T"].type
-        self._controls = [source for source in node.input if source.startswith("^")]
 
-    def gather(self, orders: Sequence[tuple[int, npt.NDArray[np.int32]]]) -> None:
-        """Make it the elements of each axis in these orders."""
-        source = self._node.input[0]
-        for axis, order in orders[:-1]:
-            added = self._added(f"along_{axis}", "GatherV2", [])
-            self._gather(added, source, axis, order)
-            source = added.name
-        self._gather(self._node, source, *orders[-1])
-        self._node.input.extend(self._controls)
-
-    def _gather(self, node: node_def_pb2.NodeDef, source: str, axis: int, order: npt.NDArray[np.int32]) -> None:
-        operands = [self._constant("order", order), self._constant("axis", np.array(axis, np.int32))]
-        node.op, node.input[:] = "GatherV2", [source, *operands]
-        node.attr.clear()
-        node.attr["Tparams"].type = self._dtype
-        node.attr["Tindices"].type = node.attr["Taxis"].type = tf.int32.as_datatype_enum
-        node.attr["batch_dims"].i = 0
-
-    def lift(self, op: tf.Operation) -> bool:
-        """Make a Pad of two or three dimensions one of four, of height and width. Returns: whether it is one, and leaves the batch."""
-        sizes = tf.get_static_value(op.inputs[1])
-        if sizes is None or len(sizes) not in _NEW_AXES or sizes[0].any() or not sizes.any():
-            return False
-        # A sequence is padded as a picture of height 1, as a convolution of one dimension has it.
-        along_length = len(sizes) == 3 and not sizes[2].any()
-        axes = (1,) if along_length else _NEW_AXES[len(sizes)]
-        source, amounts = self._node.input[0], list(sizes)
-        for axis in axes:
-            amounts.insert(axis, np.zeros(2, sizes.dtype))
-            at = self._constant("axis", np.array(axis, np.int32))
-            lifted = self._added("lifted", "ExpandDims", [source, at])
-            lifted.attr["Tdim"].type = tf.int32.as_datatype_enum
-            source = lifted.name
-        paddings = self._constant("paddings", np.array(amounts, np.int32))
-        padded = self._added("padded", "Pad", [source, paddings])
-        padded.attr["Tpaddings"].type = tf.int32.as_datatype_enum
-        self._node.op, self._node.input[:] = "Squeeze", [padded.name, *self._controls]
-        self._node.attr.clear()
-        self._node.attr["T"].type = self._dtype
-        self._node.attr["squeeze_dims"].list.i[:] = axes
-        return True
-
-    def _constant(self, what: str, values: npt.NDArray[np.generic]) -> str:
-        return added_nodes.constant(f"{self._node.name}/{what}", values, self._graph_def, self._nodes)
-
-    def _added(self, what: str, kind: str, sources: Sequence[str]) -> node_def_pb2.NodeDef:
-        node = self._graph_def.node.add(
-            name=added_nodes.free(f"{self._node.name}/{what}", self._nodes), op=kind, input=sources
-        )
-        node.attr["T"].type = self._dtype
-        self._nodes[node.name] = node
-        return node
+def _lift(node: node_def_pb2.NodeDef, op: tf.Operation, writer: added_nodes.Writer) -> bool:
+    """Make a Pad of two or three dimensions one of four, of height and width. Returns: whether it is one, and leaves the batch."""
+    sizes = tf.get_static_value(op.inputs[1])
+    if sizes is None or len(sizes) not in _NEW_AXES or sizes[0].any() or not sizes.any():
+        return False
+    # A sequence is padded as a picture of height 1, as a convolution of one dimension has it.
+    along_length = len(sizes) == 3 and not sizes[2].any()
+    axes = (1,) if along_length else _NEW_AXES[len(sizes)]
+    dtype, source, amounts = node.attr["T"].type, node.input[0], list(sizes)
+    for axis in axes:
+        amounts.insert(axis, np.zeros(2, sizes.dtype))
+        at = writer.constant(f"{node.name}/axis", np.array(axis, np.int32))
+        source = writer.add("ExpandDims", f"{node.name}/lifted", [source, at], T=dtype, Tdim=_INT32).name
+    paddings = writer.constant(f"{node.name}/paddings", np.array(amounts, np.int32))
+    padded = writer.add("Pad", f"{node.name}/padded", [source, paddings], T=dtype, Tpaddings=_INT32)
+    added_nodes.become(node, "Squeeze", [padded.name], T=dtype)
+    node.attr["squeeze_dims"].list.i[:] = axes
+    return True

@@ -22,13 +22,13 @@ import numpy as np
 import tensorflow as tf
 
 from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, indexed, inferred
-from tftrt_tools.models.savedmodel.preparation import Resized
+from tftrt_tools.models.savedmodel.preparation import NEAREST, Resized
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-NEAREST = "ResizeNearestNeighbor"
+_FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 OPS = frozenset({"ResizeBilinear", "ResizeBicubic", "ResizeArea", NEAREST})
 REASON = "TF-TRT takes it, and the engine takes other pixels than TensorFlow; with known sizes it becomes GatherV2"
 # The types of pictures that TF-TRT takes.
@@ -38,37 +38,38 @@ _MOST_BYTES = 64 << 20
 _CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
-def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[Resized, ...]:
+def rewrite(
+    graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()
+) -> tuple[tuple[Resized, ...], tuple[str, ...]]:
     """Write the resizes that TF-TRT refuses, or would compute wrongly, as products, in place. Those of open sizes, and those inside
     functions and loops, stay as they are.
 
-    Args: graph_def: frozen. kept: names of nodes to leave as they are. Returns: Resized for each, in the graph's order.
+    Args: graph_def: frozen. kept: names of nodes to leave as they are.
+    Returns: (Resized for each that was written, in the graph's order; the names of others that TF-TRT takes, and that an engine may compute
+      wrongly).
     """
     sites = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
     if not sites:
-        return ()
+        return (), ()
     shapes, loops = inferred.shapes(graph_def), control_flow.in_loops(graph_def)
-    writer, written = _Writer(graph_def), []
+    writer, written, wrong = _Writer(graph_def), [], []
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
+        if _is_right(op):
+            continue
         before, behind = _sizes(op.inputs[0]), _result(op)
         # A constant inside a loop would need an Enter node.
-        if before is None or behind is None or node.name in loops or op.inputs[0].dtype != tf.float32 or _is_right(op):
-            continue
-        if 4 * sum(size * result for size, result in zip(before, behind, strict=True)) <= _MOST_BYTES:
+        if (
+            before is not None
+            and behind is not None
+            and node.name not in loops
+            and op.inputs[0].dtype == tf.float32
+            and 4 * sum(size * result for size, result in zip(before, behind, strict=True)) <= _MOST_BYTES
+        ):
             written.append(writer.write(node, before, behind))
-    return tuple(written)
-
-
-def wrong(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[str, ...]:
-    """Names of resizes that TF-TRT takes, and that an engine may compute wrongly. Args: as of `rewrite`."""
-    names = [
-        node.name
-        for node in graph_def.node
-        if node.op == NEAREST and node.name not in kept and node.attr["T"].type in _TAKEN
-    ]
-    shapes = inferred.shapes(graph_def) if names else tf.Graph()
-    return tuple(name for name in names if not _is_right(shapes.get_operation_by_name(name)))
+        elif node.op == NEAREST and node.attr["T"].type in _TAKEN:
+            wrong.append(node.name)
+    return tuple(written), tuple(wrong)
 
 
 def takes_other_pixels(op: tf.Operation) -> bool:
@@ -130,18 +131,37 @@ class _Writer:
     """Writes the resizes of one graph. Those of the same kind and sizes share their weights."""
 
     def __init__(self, graph_def: graph_pb2.GraphDef) -> None:
-        self._graph_def, self._nodes = graph_def, {node.name: node for node in graph_def.node}
+        self._writer = added_nodes.Writer(graph_def, {node.name: node for node in graph_def.node})
         # {the kind, the sizes, and the place in the product: the constant's name}.
         self._constants: dict[tuple[object, ...], str] = {}
 
     def write(self, node: node_def_pb2.NodeDef, before: tuple[int, int], behind: tuple[int, int]) -> Resized:
         """Write one, whose result keeps its name. Args: before, behind: height and width of the picture and of the result."""
-        if node.op == NEAREST and before != behind:
-            return self._pick(node, before, behind)
-        (height, width), (rows, columns) = before, behind
-        source, added = node.input[0], 0
-        if before != behind:
-            source = self._transposed(f"{node.name}/channels_first", source, _CHANNELS_FIRST)
+        kind, added = node.op, 0
+        if before == behind:
+            added_nodes.become(node, "Identity", [node.input[0]], T=_FLOAT)
+        elif kind == NEAREST:
+            added = self._pick(node, before, behind)
+        else:
+            added = self._multiply(node, before, behind)
+        return Resized(name=node.name, type=kind, before=before, behind=behind, added_bytes=added)
+
+    def _pick(self, node: node_def_pb2.NodeDef, before: tuple[int, int], behind: tuple[int, int]) -> int:
+        """Write a nearest-neighbour resize as rows and columns that are picked by constant numbers. Returns: bytes of these."""
+        orders = [
+            (axis, _weights(node, size, result).argmax(1).astype(np.int32))
+            for axis, (size, result) in enumerate(zip(before, behind, strict=True), 1)
+            if size != result
+        ]
+        indexed.gather(node, orders, self._writer)
+        return sum(order.nbytes for _, order in orders)
+
+    def _multiply(self, node: node_def_pb2.NodeDef, before: tuple[int, int], behind: tuple[int, int]) -> int:
+        """Write a resize as products. Returns: bytes of weights that it adds."""
+        (height, width), (rows, columns), added = before, behind, 0
+        order = self._order(node, "channels_first", _CHANNELS_FIRST)
+        name = f"{node.name}/channels_first"
+        source = self._writer.add("Transpose", name, [node.input[0], order], T=_FLOAT, Tperm=_INT32).name
         sides = [("rows", height, rows), ("columns", width, columns)]
         if height * width * columns + rows * height * columns < rows * height * width + rows * width * columns:
             sides.reverse()
@@ -150,14 +170,15 @@ class _Writer:
                 weights, of_weights = self._constant(node, side, size, result)
                 added += of_weights
                 operands = (weights, source) if side == "rows" else (source, weights)
-                source = self._product(f"{node.name}/{side}", operands)
-        kind = node.op
-        node.op, node.input[:] = "Identity", [source]
-        node.attr.clear()
-        node.attr["T"].type = tf.float32.as_datatype_enum
-        if before != behind:
-            self._transpose(node, _CHANNELS_LAST)
-        return Resized(name=node.name, type=kind, before=before, behind=behind, added_bytes=added)
+                product = self._writer.add("BatchMatMulV2", f"{node.name}/{side}", operands, T=_FLOAT)
+                product.attr["adj_x"].b = product.attr["adj_y"].b = False
+                source = product.name
+        order = self._order(node, "channels_last", _CHANNELS_LAST)
+        added_nodes.become(node, "Transpose", [source, order], T=_FLOAT, Tperm=_INT32)
+        return added
+
+    def _order(self, node: node_def_pb2.NodeDef, what: str, order: tuple[int, ...]) -> str:
+        return self._writer.constant(f"{node.name}/{what}/order", np.array(order, np.int32))
 
     def _constant(self, node: node_def_pb2.NodeDef, side: str, size: int, result: int) -> tuple[str, int]:
         """(name of the weights of one side, bytes that they add)."""
@@ -166,45 +187,8 @@ class _Writer:
             return self._constants[key], 0
         weights = _weights(node, size, result)
         values = (weights if side == "rows" else weights.T)[None, None]
-        self._constants[key] = added_nodes.constant(f"{node.name}/{side}_weights", values, self._graph_def, self._nodes)
+        self._constants[key] = self._writer.constant(f"{node.name}/{side}_weights", values)
         return self._constants[key], values.nbytes
-
-    def _pick(self, node: node_def_pb2.NodeDef, before: tuple[int, int], behind: tuple[int, int]) -> Resized:
-        """Write a nearest-neighbour resize as rows and columns that are picked by constant numbers."""
-        orders = [
-            (axis, _weights(node, size, result).argmax(1).astype(np.int32))
-            for axis, (size, result) in enumerate(zip(before, behind, strict=True), 1)
-            if size != result
-        ]
-        indexed.Writer(node, self._graph_def, self._nodes).gather(orders)
-        added = sum(order.nbytes for _, order in orders)
-        return Resized(name=node.name, type=NEAREST, before=before, behind=behind, added_bytes=added)
-
-    def _transposed(self, name: str, source: str, order: tuple[int, ...]) -> str:
-        node, own_name = self._added(name, "Transpose", (source,))
-        self._transpose(node, order)
-        return own_name
-
-    def _transpose(self, node: node_def_pb2.NodeDef, order: tuple[int, ...]) -> None:
-        """Make a node of one input a transposition."""
-        values = np.array(order, np.int32)
-        node.op = "Transpose"
-        node.input.append(added_nodes.constant(f"{node.name}/order", values, self._graph_def, self._nodes))
-        node.attr["Tperm"].type = tf.int32.as_datatype_enum
-
-    def _product(self, name: str, operands: tuple[str, str]) -> str:
-        node, own_name = self._added(name, "BatchMatMulV2", operands)
-        for attribute in ("adj_x", "adj_y"):
-            node.attr[attribute].b = False
-        return own_name
-
-    def _added(self, name: str, kind: str, sources: tuple[str, ...]) -> tuple[node_def_pb2.NodeDef, str]:
-        """(a new node, its name)."""
-        own_name = added_nodes.free(name, self._nodes)
-        node = self._graph_def.node.add(name=own_name, op=kind, input=sources)
-        node.attr["T"].type = tf.float32.as_datatype_enum
-        self._nodes[own_name] = node
-        return node, own_name
 
 
 def _attributes(node: node_def_pb2.NodeDef) -> dict[str, bool]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # {op: the plain convolution, its layout of channels last}.
 OPS = {"Conv2DBackpropInput": ("Conv2D", b"NHWC"), "Conv3DBackpropInputV2": ("Conv3D", b"NDHWC")}
+_FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 # How many times a filter may grow: kernels are filled up with zeros to whole strides, and to odd sizes.
 _MOST_ZEROS = 16
 
@@ -42,6 +43,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), s
         return ()
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
     nodes = {node.name: node for node in graph_def.node}
+    writer = added_nodes.Writer(graph_def, nodes)
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
         # TensorFlow makes a constant of sizes that it can tell, those of a fixed batch, and TF-TRT takes them.
@@ -57,7 +59,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), s
             continue
         spread = _spread(filters, sides)
         if spread.size <= _MOST_ZEROS * filters.size:
-            _Writer(graph_def, nodes).write(node, spread, sides)
+            _write(node, spread, sides, writer)
             written.append(node.name)
     return tuple(written)
 
@@ -125,82 +127,61 @@ def _spread(filters: npt.NDArray[np.float32], sides: Sequence[_Side]) -> npt.NDA
     return spread.reshape(*spread.shape[: count + 1], -1)
 
 
-class _Writer:
-    """Writes transposed convolutions of one graph. Args: nodes: {name: node}, which gets the new ones."""
+def _write(
+    node: node_def_pb2.NodeDef, filters: npt.NDArray[np.float32], sides: Sequence[_Side], writer: added_nodes.Writer
+) -> None:
+    """Write one, whose result keeps its name. Args: filters: of the plain convolution. writer: of the node's graph."""
+    name, source, (plain, layout) = node.name, node.input[2], OPS[node.op]
+    for axis, side in enumerate(sides, 1):
+        if side.missing:
+            source = _longer(f"{name}/longer_{axis}", source, axis, side.missing, len(layout), writer)
+    convolution = writer.add(plain, f"{name}/blocks", [source, writer.constant(f"{name}/filter", filters)], T=_FLOAT)
+    convolution.attr["strides"].list.i[:] = [1] * len(layout)
+    convolution.attr["dilations"].list.i[:] = [1] * len(layout)
+    convolution.attr["padding"].s, convolution.attr["data_format"].s = b"SAME", layout
+    sizes, strides = ([side.size + side.missing for side in sides], [side.stride for side in sides])
+    channels, count = filters.shape[-1] // math.prod(strides), len(sides)
+    pairs = [place for axis in range(1, 1 + count) for place in (axis, axis + count)]
+    whole = [size * stride for size, stride in zip(sizes, strides, strict=True)]
+    source = convolution.name
+    for what, op, numbers, attribute in (
+        ("apart", "Reshape", [-1, *sizes, *strides, channels], "Tshape"),
+        ("turned", "Transpose", [0, *pairs, 2 * count + 1], "Tperm"),
+        ("together", "Reshape", [-1, *whole, channels], "Tshape"),
+    ):
+        operand = writer.constant(f"{name}/{what}/sizes", np.array(numbers, np.int32))
+        source = writer.add(op, f"{name}/{what}", [source, operand], **{"T": _FLOAT, attribute: _INT32}).name
+    if any(side.result != size for side, size in zip(sides, whole, strict=True)):
+        end = [0, *(side.result for side in sides), 0]
+        bounds = _bounds(name, [0] * len(end), end, writer)
+        added_nodes.become(node, "StridedSlice", [source, *bounds], T=_FLOAT, Index=_INT32)
+        _mask(node, [0, count + 1])
+    else:
+        added_nodes.become(node, "Identity", [source], T=_FLOAT)
 
-    def __init__(self, graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
-        self._graph_def, self._nodes = graph_def, nodes
 
-    def write(self, node: node_def_pb2.NodeDef, filters: npt.NDArray[np.float32], sides: Sequence[_Side]) -> None:
-        """Write one, whose result keeps its name."""
-        name, source, (plain, layout) = node.name, node.input[2], OPS[node.op]
-        controls = [one for one in node.input if one.startswith("^")]
-        for axis, side in enumerate(sides, 1):
-            if side.missing:
-                source = self._longer(f"{name}/longer_{axis}", source, axis, side.missing, len(layout))
-        convolution = self._added(f"{name}/blocks", plain, [source, self._constant(f"{name}/filter", filters)])
-        convolution.attr["strides"].list.i[:] = [1] * len(layout)
-        convolution.attr["dilations"].list.i[:] = [1] * len(layout)
-        convolution.attr["padding"].s, convolution.attr["data_format"].s = b"SAME", layout
-        sizes, strides = ([side.size + side.missing for side in sides], [side.stride for side in sides])
-        channels, count = filters.shape[-1] // math.prod(strides), len(sides)
-        apart = self._of_sizes(f"{name}/apart", "Reshape", convolution.name, [-1, *sizes, *strides, channels])
-        pairs = [place for axis in range(1, 1 + count) for place in (axis, axis + count)]
-        turned = self._of_sizes(f"{name}/turned", "Transpose", apart, [0, *pairs, 2 * count + 1])
-        whole = [size * stride for size, stride in zip(sizes, strides, strict=True)]
-        together = self._of_sizes(f"{name}/together", "Reshape", turned, [-1, *whole, channels])
-        node.op, node.input[:] = "Identity", [together, *controls]
-        node.attr.clear()
-        node.attr["T"].type = tf.float32.as_datatype_enum
-        if any(side.result != size for side, size in zip(sides, whole, strict=True)):
-            end = [0, *(side.result for side in sides), 0]
-            self._slice(node, together, [0] * len(end), end, controls, [0, count + 1])
+def _longer(name: str, source: str, axis: int, count: int, rank: int, writer: added_nodes.Writer) -> str:
+    """The data with zeros behind it. TF-TRT pads two dimensions at most."""
+    bounds = _bounds(f"{name}/one", [0] * rank, [int(other == axis) for other in range(rank)], writer)
+    one = writer.add("StridedSlice", f"{name}/one", [source, *bounds], T=_FLOAT, Index=_INT32)
+    _mask(one, [other for other in range(rank) if other != axis])
+    nothing = writer.constant(f"{name}/zero", np.zeros((), np.float32))
+    zeros = writer.add("Mul", f"{name}/zeros", [one.name, nothing], T=_FLOAT).name
+    at = writer.constant(f"{name}/axis", np.array(axis, np.int32))
+    joined = writer.add("ConcatV2", f"{name}/joined", [source, *[zeros] * count, at], T=_FLOAT, Tidx=_INT32)
+    joined.attr["N"].i = count + 1
+    result: str = joined.name
+    return result
 
-    def _longer(self, name: str, source: str, axis: int, count: int, rank: int) -> str:
-        """The data with zeros behind it. TF-TRT pads two dimensions at most."""
-        zero = self._added(f"{name}/one", "StridedSlice", [])
-        begin, end = [0] * rank, [0] * rank
-        end[axis] = 1
-        self._slice(zero, source, begin, end, [], [other for other in range(rank) if other != axis])
-        nothing = self._constant(f"{name}/zero", np.zeros((), np.float32))
-        zeros = self._added(f"{name}/zeros", "Mul", [zero.name, nothing]).name
-        at = self._constant(f"{name}/axis", np.array(axis, np.int32))
-        joined = self._added(f"{name}/joined", "ConcatV2", [source, *[zeros] * count, at])
-        joined.attr["N"].i, joined.attr["Tidx"].type = count + 1, tf.int32.as_datatype_enum
-        result: str = joined.name
-        return result
 
-    def _slice(
-        self,
-        node: node_def_pb2.NodeDef,
-        source: str,
-        begin: Sequence[int],
-        end: Sequence[int],
-        controls: Sequence[str],
-        whole: Sequence[int],
-    ) -> None:
-        """Make a node a slice. Args: whole: the axes that stay as they are."""
-        bounds = [
-            self._constant(f"{node.name}/{what}", np.array(values, np.int32))
-            for what, values in (("begin", begin), ("end", end), ("steps", [1] * len(begin)))
-        ]
-        node.op, node.input[:] = "StridedSlice", [source, *bounds, *controls]
-        node.attr["Index"].type = tf.int32.as_datatype_enum
-        node.attr["begin_mask"].i = node.attr["end_mask"].i = sum(1 << axis for axis in whole)
-        for mask in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"):
-            node.attr[mask].i = 0
+def _bounds(name: str, begin: Sequence[int], end: Sequence[int], writer: added_nodes.Writer) -> list[str]:
+    """Constants of a slice in steps of one."""
+    values = {"begin": begin, "end": end, "steps": [1] * len(begin)}
+    return [writer.constant(f"{name}/{what}", np.array(numbers, np.int32)) for what, numbers in values.items()]
 
-    def _of_sizes(self, name: str, kind: str, source: str, sizes: Sequence[int]) -> str:
-        node = self._added(name, kind, [source, self._constant(f"{name}/sizes", np.array(sizes, np.int32))])
-        node.attr["Tshape" if kind == "Reshape" else "Tperm"].type = tf.int32.as_datatype_enum
-        result: str = node.name
-        return result
 
-    def _constant(self, name: str, values: npt.NDArray[np.generic]) -> str:
-        return added_nodes.constant(name, values, self._graph_def, self._nodes)
-
-    def _added(self, name: str, kind: str, sources: Sequence[str]) -> node_def_pb2.NodeDef:
-        node = self._graph_def.node.add(name=added_nodes.free(name, self._nodes), op=kind, input=sources)
-        node.attr["T"].type = tf.float32.as_datatype_enum
-        self._nodes[node.name] = node
-        return node
+def _mask(node: node_def_pb2.NodeDef, whole: Sequence[int]) -> None:
+    """Set the masks of a slice. Args: whole: the axes that stay as they are."""
+    node.attr["begin_mask"].i = node.attr["end_mask"].i = sum(1 << axis for axis in whole)
+    for mask in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"):
+        node.attr[mask].i = 0

@@ -21,6 +21,7 @@ import tensorflow as tf
 from tftrt_tools.models.savedmodel import engine_op
 from tftrt_tools.models.savedmodel.inspection import Finding
 from tftrt_tools.models.savedmodel.job import graph, inferred, resized, segment, slices
+from tftrt_tools.models.savedmodel.preparation import NEAREST
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -296,7 +297,7 @@ _RULES = (
         text="TF-TRT pools height and width alone, and {nodes} pools channels or rows, too",
     ),
     _Rule(
-        ops=frozenset({resized.NEAREST}),
+        ops=frozenset({NEAREST}),
         holds=resized.takes_other_pixels,
         outcome=_WRONG,
         text="TF-TRT ignores half_pixel_centers and the rounding of align_corners, and {nodes} takes other pixels with them",

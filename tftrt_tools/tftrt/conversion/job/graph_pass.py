@@ -14,7 +14,7 @@ from tensorflow.core.framework import types_pb2
 from tftrt_tools.base import errors, terminal, tf_private
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import engine_order, graph, loading, resized, unbuildable
-from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.models.savedmodel.preparation import Preparation, stands_for
 from tftrt_tools.tftrt.conversion import pass_log
 from tftrt_tools.tftrt.conversion.job import patterns, quantization_aware, thrown
 
@@ -205,7 +205,9 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
     _check_ops(settings.keep_native_ops)
     native = _native(frozen, settings, gathered)
     named = _matching(frozen.graph_def, settings, "fp32_nodes", gathered)
-    high = (named | _standing(frozen, named)) - native
+    several = frozen.preparation.apart & named
+    parts = {node.name for node in frozen.graph_def.node if several and stands_for(node.name, several)}
+    high = (named | parts) - native
     result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
     requested = {engine.name: settings.precision_mode for engine in graph.engine_ops(result)}
     if high:
@@ -243,12 +245,6 @@ def clusters(frozen: Frozen, settings: Settings) -> PassLog:
 def _native(frozen: Frozen, settings: Settings, gathered: Patterns | None) -> set[str]:
     """Names of nodes that stay in TensorFlow."""
     return _matching(frozen.graph_def, settings, "keep_native_nodes", gathered) | frozen.preparation.native
-
-
-def _standing(frozen: Frozen, named: AbstractSet[str]) -> set[str]:
-    """Names of the nodes that compute what named ones computed before they were written as several. Their names begin with that one's."""
-    parents = [f"{name}/" for name in frozen.preparation.apart & named]
-    return {node.name for node in frozen.graph_def.node if node.name.startswith(tuple(parents))} if parents else set()
 
 
 def _check_ops(names: Sequence[str]) -> None:

@@ -90,7 +90,9 @@ def _signature(
     findings = tuple(dataclasses.replace(finding, about=f"segment {numbers[finding.about]}") for finding in never)
     sizes = _sizes(name, frozen, settings, passed)
     other = other_mode(frozen, settings)
-    told = advice.advise(sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out)
+    told = advice.advise(
+        sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out, frozen.preparation.open_sizes
+    )
     quantization = passed.quantization if passed.quantization.aware else None
     return SignaturePlan(
         name=name,

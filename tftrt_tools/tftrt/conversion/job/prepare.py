@@ -24,12 +24,13 @@ from tftrt_tools.models.savedmodel.job import (
     grouped,
     indexed,
     loading,
+    open_sizes,
     resized,
     slices,
     transposed,
     unbuildable,
 )
-from tftrt_tools.models.savedmodel.preparation import Preparation
+from tftrt_tools.models.savedmodel.preparation import Preparation, stands_for
 from tftrt_tools.tftrt.conversion.job import graph_pass
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def passed(
         by_numbers, lifted = indexed.rewrite(frozen.graph_def, kept | lone | frozenset(paddings))
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
-        products = resized.rewrite(frozen.graph_def, kept)
+        plain = transposed.rewrite(frozen.graph_def, kept, settings.dynamic)
+        otherwise, wrong = resized.rewrite(frozen.graph_def, kept)
         done = Preparation(
             opened=tuple(calls),
             convolutions=convolutions,
@@ -88,14 +90,15 @@ def passed(
             indexed=by_numbers,
             folded=folded,
             flattened=reshaped,
-            transposed=transposed.rewrite(frozen.graph_def, kept, settings.dynamic),
-            resized=products,
-            kept_resizes=resized.wrong(frozen.graph_def, kept),
+            transposed=plain,
+            resized=otherwise,
+            kept_resizes=wrong,
             dropouts=dropped,
             unquantized=left_out,
             frozen=tuple((key, value.item()) for key, value in own.items()),
             defaults=defaults,
             sizes=sizes,
+            open_sizes=open_sizes.nodes(frozen.graph_def, kept),
             offered=offered,
         )
         frozen = dataclasses.replace(frozen, preparation=done)
@@ -214,12 +217,6 @@ def _alone(result: PassResult, moving: frozenset[str]) -> frozenset[str]:
     segments = graph.native_segments(result.graph_def).values()
     for engine, nodes in ((False, result.graph_def.node), *((True, one.function.node_def) for one in segments)):
         inner = [node.name for node in nodes if node.op not in graph.PASSIVE_OPS]
-        of = {inside: _standing_for(inside, moving) for inside in inner}
+        of = {inside: stands_for(inside, moving) for inside in inner}
         (useful if engine and not all(of.values()) else alone).update(*of.values())
     return frozenset(alone - useful)
-
-
-def _standing_for(name: str, moving: frozenset[str]) -> frozenset[str]:
-    """The names of those that a node is a part of."""
-    parts = name.split("/")
-    return moving & {"/".join(parts[:end]) for end in range(1, len(parts) + 1)}

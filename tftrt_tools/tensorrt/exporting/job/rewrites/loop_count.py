@@ -28,11 +28,12 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
     """Write them in place. Returns: how many."""
     facts, written = Facts(model), []
     for node in model.graph.node:
-        counted = _counted(facts, node) if node.op_type == "Loop" and node.input[1] else None
-        if counted is not None:
+        found = _Loop(facts, node) if node.op_type == "Loop" and node.input[1] else None
+        counted = found.counted() if found else None
+        if found and counted:
             writer = editing.Writer(node)
             loop = onnx.NodeProto.FromString(node.SerializeToString())
-            loop.input[0], loop.input[1] = _rounds(facts, writer, counted, node.input[0]), ""
+            loop.input[0], loop.input[1] = found.rounds(writer, counted), ""
             writer.nodes.append(loop)
             written.append((node, writer))
     editing.replace(model, written)
@@ -47,120 +48,110 @@ class _Counted:
     limit: str
 
 
-def _rounds(facts: Facts, writer: editing.Writer, counted: _Counted, most: str) -> str:
-    """The tensor with the number of rounds. Args: most: that of the most rounds that the loop had before, or ""."""
-    limit = facts.constant(counted.limit)
-    if limit is not None:
-        # The condition holds at first, so there is a first round.
-        rounds = max(int(limit.ravel()[0]) - counted.first, 1)
-        bound = facts.number(most) if most else None
-        if not most or bound is not None:
-            return writer.constant("rounds", rounds if bound is None else min(rounds, int(bound)), np.int64)
-        name = writer.constant("limit", rounds, np.int64)
-    else:
-        name = writer.node("Cast", [counted.limit], "limit", to=TensorProto.INT64)
-        if counted.first:
-            name = writer.node("Sub", [name, writer.constant("first", counted.first, np.int64)], "rounds")
-    return writer.node("Min", [name, most], "fewer") if most else name
+class _Loop:
+    """A Loop that goes on by a condition. Args: facts: of the graph that holds it."""
 
+    def __init__(self, facts: Facts, node: onnx.NodeProto) -> None:
+        self._facts, self._node, self._body = facts, node, attributes(node)["body"]
+        self._makers = {output: inner for inner in self._body.node for output in inner.output}
+        self._inside = {one.name: numpy_helper.to_array(one) for one in self._body.initializer}
+        self._names = [one.name for one in self._body.input]
+        # That of the most rounds, or "".
+        self._most = node.input[0]
 
-def _counted(facts: Facts, node: onnx.NodeProto) -> _Counted | None:
-    """How a Loop counts; None for one that goes on by another condition."""
-    body = attributes(node)["body"]
-    makers = {output: inner for inner in body.node for output in inner.output}
-    conditions = [
-        one for one in _conditions(makers, body.output[0].name) if not _is_bound(facts, node, body, makers, one)
-    ]
-    if len(conditions) != 1 or conditions[0].op_type != "Less":
-        return None
-    (less,) = conditions
-    inside = {one.name: numpy_helper.to_array(one) for one in body.initializer}
-    added = _made_by(makers, less.input[0])
-    if added is None or added.op_type != "Add":
-        return None
-    names = [one.name for one in body.input]
-    counter = next((one for one in added.input if one in names[_OF_BODY:]), None)
-    if counter is None:
-        return None
-    step = _number(facts, inside, next((one for one in added.input if one != counter), ""))
-    if body.input[names.index(counter)].type.tensor_type.elem_type not in _WHOLE:
-        return None
-    place = names.index(counter) - _OF_BODY
-    kept = _source(makers, body.output[place + _OF_ROUND].name) == added.output[0]
-    first = _number(facts, inside, node.input[place + _OF_LOOP])
-    limit = _limit(node, body, makers, _source(makers, less.input[1]))
-    if step != 1 or not kept or first is None or not limit or not _is_whole(facts, node, body, limit):
-        return None
-    counted = _Counted(int(first), limit)
-    return counted if _begins(facts, node, counted) else None
+    def rounds(self, writer: editing.Writer, counted: _Counted) -> str:
+        """The tensor with the number of rounds."""
+        limit, most = self._facts.constant(counted.limit), self._most
+        if limit is not None:
+            # The condition holds at first, so there is a first round.
+            rounds = max(int(limit.ravel()[0]) - counted.first, 1)
+            bound = self._facts.number(most) if most else None
+            if not most or bound is not None:
+                return writer.constant("rounds", rounds if bound is None else min(rounds, int(bound)), np.int64)
+            name = writer.constant("limit", rounds, np.int64)
+        else:
+            name = writer.node("Cast", [counted.limit], "limit", to=TensorProto.INT64)
+            if counted.first:
+                name = writer.node("Sub", [name, writer.constant("first", counted.first, np.int64)], "rounds")
+        return writer.node("Min", [name, most], "fewer") if most else name
 
+    def counted(self) -> _Counted | None:
+        """How it counts; None for one that goes on by another condition."""
+        conditions = [one for one in self._conditions(self._body.output[0].name) if not self._is_bound(one)]
+        if len(conditions) != 1 or conditions[0].op_type != "Less":
+            return None
+        (less,) = conditions
+        added = _made_by(self._makers, less.input[0])
+        if added is None or added.op_type != "Add":
+            return None
+        counter = next((one for one in added.input if one in self._names[_OF_BODY:]), None)
+        if counter is None:
+            return None
+        step = self._number(next((one for one in added.input if one != counter), ""))
+        if self._body.input[self._names.index(counter)].type.tensor_type.elem_type not in _WHOLE:
+            return None
+        place = self._names.index(counter) - _OF_BODY
+        kept = _source(self._makers, self._body.output[place + _OF_ROUND].name) == added.output[0]
+        first = self._number(self._node.input[place + _OF_LOOP])
+        limit = self._limit(less.input[1])
+        if step != 1 or not kept or first is None or not limit or not self._is_whole(limit):
+            return None
+        counted = _Counted(int(first), limit)
+        return counted if self._begins(counted) else None
 
-def _conditions(makers: Mapping[str, onnx.NodeProto], name: str) -> list[onnx.NodeProto]:
-    """The nodes that decide together whether there is another round."""
-    made = _made_by(makers, name)
-    if made is None or made.op_type != "And":
-        return [made] if made is not None else []
-    return [one for source in made.input for one in _conditions(makers, source)]
+    def _conditions(self, name: str) -> list[onnx.NodeProto]:
+        """The nodes that decide together whether there is another round."""
+        made = _made_by(self._makers, name)
+        if made is None or made.op_type != "And":
+            return [made] if made is not None else []
+        return [one for source in made.input for one in self._conditions(source)]
 
+    def _is_bound(self, condition: onnx.NodeProto) -> bool:
+        """Whether a condition says no more than the number of rounds that the Loop has already."""
+        if condition.op_type != "Less" or not self._most:
+            return False
+        number, limit = condition.input
+        if _source(self._makers, number) != self._names[0]:
+            return False
+        bound = self._facts.number(self._most)
+        if bound is not None:
+            return self._number(limit) == bound
+        return _source(self._facts.producers, self._limit(limit)) == _source(self._facts.producers, self._most)
 
-def _is_bound(
-    facts: Facts,
-    node: onnx.NodeProto,
-    body: onnx.GraphProto,
-    makers: Mapping[str, onnx.NodeProto],
-    condition: onnx.NodeProto,
-) -> bool:
-    """Whether a condition says no more than the number of rounds that the Loop has already."""
-    if condition.op_type != "Less" or not node.input[0]:
-        return False
-    number, limit = condition.input
-    if _source(makers, number) != body.input[0].name:
-        return False
-    inside, bound = {one.name: numpy_helper.to_array(one) for one in body.initializer}, facts.number(node.input[0])
-    if bound is not None:
-        return _number(facts, inside, limit) == bound
-    outside = _limit(node, body, makers, _source(makers, limit))
-    return _source(facts.producers, outside) == _source(facts.producers, node.input[0])
+    def _limit(self, name: str) -> str:
+        """The tensor outside of the Loop that a limit is; "" where it changes from round to round."""
+        name = _source(self._makers, name)
+        if name not in self._names:
+            return "" if name in self._makers or name in self._inside else name
+        place = self._names.index(name) - _OF_BODY
+        if place < 0 or _source(self._makers, self._body.output[place + _OF_ROUND].name) != name:
+            return ""
+        return str(self._node.input[place + _OF_LOOP])
 
+    def _is_whole(self, limit: str) -> bool:
+        """Whether a limit outside of the Loop is known to be a whole number: up to 2.5 there are three rounds from 0."""
+        constant = self._facts.constant(limit)
+        if constant is not None:
+            return bool(np.all(constant == np.floor(constant)))
+        pairs = zip(self._node.input[_OF_LOOP:], self._body.input[_OF_BODY:], strict=False)
+        inner = {outer: one.type.tensor_type.elem_type for outer, one in pairs}
+        return self._facts.dtype(limit) in _WHOLE or inner.get(limit) in _WHOLE
 
-def _limit(node: onnx.NodeProto, body: onnx.GraphProto, makers: Mapping[str, onnx.NodeProto], name: str) -> str:
-    """The tensor outside of a Loop that its limit is; "" where it changes from round to round."""
-    names = [one.name for one in body.input]
-    if name not in names:
-        return "" if name in makers or name in {one.name for one in body.initializer} else name
-    place = names.index(name) - _OF_BODY
-    if place < 0 or _source(makers, body.output[place + _OF_ROUND].name) != name:
-        return ""
-    return str(node.input[place + _OF_LOOP])
+    def _begins(self, counted: _Counted) -> bool:
+        """Whether the condition before the first round is that of all others: the first number is below the limit."""
+        facts = self._facts
+        if facts.constant(counted.limit) is not None:
+            return facts.number(self._node.input[1]) == 1
+        less = _made_by(facts.producers, self._node.input[1])
+        if less is None or less.op_type != "Less" or self._most:
+            return False
+        first, limit = (_source(facts.producers, one) for one in less.input)
+        return facts.number(first) == counted.first and limit == _source(facts.producers, counted.limit)
 
-
-def _is_whole(facts: Facts, node: onnx.NodeProto, body: onnx.GraphProto, limit: str) -> bool:
-    """Whether a limit outside of a Loop is known to be a whole number: up to 2.5 there are three rounds from 0."""
-    constant = facts.constant(limit)
-    if constant is not None:
-        return bool(np.all(constant == np.floor(constant)))
-    inner = {outer: one for outer, one in zip(node.input[_OF_LOOP:], body.input[_OF_BODY:], strict=False)}
-    types = [facts.dtype(limit)] + [inner[limit].type.tensor_type.elem_type] * (limit in inner)
-    return not _WHOLE.isdisjoint(types)
-
-
-def _begins(facts: Facts, node: onnx.NodeProto, counted: _Counted) -> bool:
-    """Whether the condition before the first round is that of all others: the first number is below the limit."""
-    if facts.constant(counted.limit) is not None:
-        return facts.number(node.input[1]) == 1
-    less = _made_by(facts.producers, node.input[1])
-    if less is None or less.op_type != "Less" or node.input[0]:
-        return False
-    first, limit = (_source(facts.producers, one) for one in less.input)
-    return facts.number(first) == counted.first and limit == _source(facts.producers, counted.limit)
-
-
-def _number(
-    facts: Facts, inside: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]], name: str
-) -> float | None:
-    if name in inside:
-        return float(inside[name].ravel()[0]) if inside[name].size == 1 else None
-    return facts.number(name)
+    def _number(self, name: str) -> float | None:
+        if name in self._inside:
+            return float(self._inside[name].ravel()[0]) if self._inside[name].size == 1 else None
+        return self._facts.number(name)
 
 
 def _source(makers: Mapping[str, onnx.NodeProto], name: str) -> str:
