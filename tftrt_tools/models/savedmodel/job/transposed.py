@@ -3,10 +3,9 @@
 TF-TRT 2.14 takes Conv2DBackpropInput and Conv3DBackpropInputV2 only where the sizes of the result are a constant, the batch among them, and
 Keras' layers compute them. With stride s, kernel w and a padding of p in front, a transposed convolution computes along each dimension
 
-    result[b * s + r] = sum of x[b - t] * w[p + t * s + r] over all t for which w has that place, with 0 <= r < s,
+    result[b * s + r] = sum of x[b - t] * w[p + t * s + r] over all t for which w has that place, with 0 <= r < s.
 
-which is a convolution with stride 1 that gives the s values of block b side by side, as channels. So one convolution gives all blocks, and
-a transposition puts their values in order.
+This is a convolution with stride 1. It gives the s values of block b side by side, as channels, and a transposition puts them in order.
 """
 
 from __future__ import annotations

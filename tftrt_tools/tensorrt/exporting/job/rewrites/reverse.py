@@ -1,7 +1,7 @@
 """A tensor in the opposite order as one Slice that goes backwards.
 
 tf2onnx 1.17.0 writes ReverseV2 (tf.reverse, the backward half of a bidirectional layer) as ReverseSequence, whose lengths it computes from
-the shape, between transpositions. TensorRT's parsers take a ReverseSequence of known lengths at most.
+the shape, between transpositions. TensorRT 8.5's parser refuses a ReverseSequence of computed lengths.
 """
 
 from __future__ import annotations
