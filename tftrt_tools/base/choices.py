@@ -25,6 +25,12 @@ STRATEGIES: tuple[Strategy, ...] = typing.get_args(Strategy)
 Calibrator = Literal["toolkit", "tensorrt"]
 CALIBRATORS: tuple[Calibrator, ...] = typing.get_args(Calibrator)
 
+# --server of `tftrt publish`, `tune` and `optimize`: what serves a model.
+Server = Literal["tensorflow", "triton"]
+SERVERS: tuple[Server, ...] = typing.get_args(Server)
+# For people.
+SERVER_TITLES: dict[Server, str] = {"tensorflow": "TensorFlow Serving", "triton": "Triton"}
+
 # A method of the toolkit's calibrator.
 Method = Literal["entropy", "percentile", "mse", "max"]
 METHODS: tuple[Method, ...] = typing.get_args(Method)

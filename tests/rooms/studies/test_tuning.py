@@ -34,9 +34,10 @@ from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.tuning import final, journal, measure_job, measuring, ranking, search, space, tune, turns_job
 from tftrt_tools.studies.tuning.budget import Budget
+from tftrt_tools.studies.tuning.latency import DRIFT, Latency
 from tftrt_tools.studies.tuning.measuring import InTurns, Original, Request, Scored, Scoring, Timed
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
-from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
+from tftrt_tools.studies.tuning.tried import Measured, Tuning
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.conversion.plan import Plan, SignaturePlan, SizeResult
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -157,7 +158,7 @@ def models(draw):
 @given(models(), st.floats(0.0, 0.05), st.integers(1, 12))
 def test_a_model_that_misses_the_goal_is_never_the_winner(model, loss, trials):
     goal = dataclasses.replace(TOP1, value=loss)
-    found = model.search(Budget(trials, 1e9), goal, drift=search.DRIFT)
+    found = model.search(Budget(trials, 1e9), goal, drift=DRIFT)
     right = [one for one in found.trials if one.measured.accuracy >= 0.98 - loss - 1e-6]
     if right:
         assert found.winner in right and found.best is None
@@ -181,7 +182,7 @@ def test_the_fastest_is_found_where_more_nodes_high_are_slower_and_nearer(model,
 
 @given(models(), st.integers(1, 12), st.floats(0.5, 12))
 def test_the_budget_is_kept_and_no_settings_are_tried_twice(model, trials, minutes):
-    found = model.search(Budget(trials, minutes), drift=search.DRIFT)
+    found = model.search(Budget(trials, minutes), drift=DRIFT)
     assert len(model.done) == len(found.trials) <= trials
     assert len(set(model.done)) == len(model.done)
     # A trial takes a minute here, and one that has begun is finished.
@@ -201,14 +202,14 @@ def test_an_interrupted_search_ends_as_one_that_was_not(model, after):
             kept[settings] = model.measured(settings)
         return kept[settings]
 
-    whole = model.search(Budget(12, 1e9), drift=search.DRIFT)
+    whole = model.search(Budget(12, 1e9), drift=DRIFT)
     limit = after
     assume(after < len(whole.trials))
     with pytest.raises(KeyboardInterrupt):
-        model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT)
+        model.search(Budget(12, 1e9), evaluate=evaluate, drift=DRIFT)
     assert len(kept) == after
     limit = None
-    assert model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT) == whole
+    assert model.search(Budget(12, 1e9), evaluate=evaluate, drift=DRIFT) == whole
 
 
 def test_a_spent_budget_says_what_it_kept_from_being_tried():
@@ -255,7 +256,7 @@ def test_noise_never_makes_a_winner_of_what_misses_the_goal(model, random):
         ms = plain.latencies[CALL].ms * random.uniform(0.9, 1.1)
         return dataclasses.replace(plain, latencies={CALL: Latency(ms, 0.05 * ms, 30)})
 
-    found = model.search(Budget(12, 1e9), evaluate=evaluate, drift=search.DRIFT)
+    found = model.search(Budget(12, 1e9), evaluate=evaluate, drift=DRIFT)
     right = [one for one in found.trials if one.measured.accuracy >= 0.97 - 1e-6]
     assert found.winner in (right or [None])
 

@@ -1,7 +1,9 @@
 """Plans as candidates of `tftrt tune`: their place in the search, their files, their failures, what makes the winner again. A formula gives
 speed and accuracy; real plans are in test_gpu_tune.py."""
 
+import contextlib
 import dataclasses
+import importlib.util
 import json
 import pathlib
 import re
@@ -29,10 +31,11 @@ from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds.onnx import runner_job
 from tftrt_tools.models.sources.source import of
 from tftrt_tools.studies.tuning import final, journal, makers, measure_job, measuring, search, space, tune, turns_job
+from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.studies.tuning.measuring import InTurns, OfMade, Original, Request, Scored, Scoring
 from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import Task, Trials
-from tftrt_tools.studies.tuning.tried import Latency, Measured, Tuning
+from tftrt_tools.studies.tuning.tried import Measured, Tuning
 from tftrt_tools.tensorrt.plans import shaping
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -388,12 +391,7 @@ def test_files_of_other_settings_or_another_model_have_other_places(tmp_path):
             {"names": {"a": ("a",), "serving_default": ("serving_default",)}},
             {},
             "a plan has one signature, and 2 are tuned: a, serving_default",
-        ),
-        (
-            {},
-            {"freeze": "training:false"},
-            "an export gives no input a constant value, as --freeze=training:false asks",
-        ),
+        )
     ],
 )
 def test_what_no_plan_can_be_made_of_fails_its_trial_alone(tmp_path, changes, settings, says):
@@ -505,6 +503,8 @@ class Unbuilt(Plans):
     """Plans that are not built: a plan is the exported file, and ONNX Runtime runs it."""
 
     def made(self, settings, minutes=None):
+        if isinstance(settings, space.Int8As):  # its two builds need a GPU
+            return super().made(settings, minutes)
         return self.export(settings).parent
 
     def evidence(self, model):
@@ -531,7 +531,7 @@ def tuned(zoo_model, images, tmp_path_factory):
             "--calibration_methods=entropy,max",
             f"--work_dir={folder / 'work'}",
             "--noengine_cache",
-            "--max_trials=3",
+            "--max_trials=4",
         ],
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -569,9 +569,13 @@ def test_other_ranges_are_tried_and_then_nodes_in_fp32_as_the_sensitivity_of_the
     assert levels["max"] >= levels["entropy"] + 1, levels
     assert [one.text for one in trials] == [
         "plan, INT8 by entropy",
+        "plan, INT8 by entropy, only where TensorRT chooses INT8",
         "plan, INT8 by max",
         "plan, INT8 by max, 1 node high",
     ]
+    # That one needs two builds on a GPU.
+    assert trials[1].measured.failure and not trials[1].kept
+    trials = (trials[0], *trials[2:])
     assert (
         not any(one.measured.failure or one.kept for one in trials)
         and trials[1].measured.accuracy > trials[0].measured.accuracy
@@ -581,7 +585,7 @@ def test_other_ranges_are_tried_and_then_nodes_in_fp32_as_the_sensitivity_of_the
         found.tuning.notes[0]
         == "INT8 as a plan by entropy misses the goal; max is the most accurate, and misses it too"
     )
-    assert found.tuning.ended == "--max_trials=3 are done; next would be plan, INT8 by max, 2 nodes high"
+    assert found.tuning.ended == "--max_trials=4 are done; next would be plan, INT8 by max, 2 nodes high"
 
 
 def test_one_simulation_tells_of_all_methods_and_a_node_always_stays_in_int8(tuned, studied, tmp_path):
@@ -785,3 +789,249 @@ def test_nothing_to_leave_unjudged(zoo_model, flags, says, tmp_path):
         "export", zoo_model("digits_cnn"), f"--output={tmp_path / 'a.onnx'}", "--nojudge_precision", *flags
     )
     assert_clear(done, 2, says)
+
+
+# Models that the server does not run, and the one table.
+
+
+def compared(factor, lost=None, **changes):
+    """A search in which plans are tried for comparison alone."""
+    return searched(measured(factor, lost), backends=("tftrt",), compared=("tensorrt",), **changes)
+
+
+def shown(found, **changes):
+    """The Tuning of a search whose plans the server does not run."""
+    return Tuning(
+        **{
+            "model": "model",
+            "goal": TOP1,
+            "original": 0.98,
+            "calls": (CALL,),
+            "objective": CALL,
+            "native": {CALL: Latency(9.0, 0.1, 60)},
+            "trials": found.trials,
+            "winner": found.winner,
+            "best": found.best,
+            "ended": found.ended,
+            "notes": found.notes,
+            "gpu": "GPU",
+            "tensorrt": "8.5.3",
+            "data": {"source": "data.npz", "rows": 400, "dropped": 0, "digest": ""},
+            "server": "tensorflow",
+            "model_servers": ("tensorflow", "triton"),
+            "model_bytes": 5_000_000,
+            "objective_rows": 8,
+            **changes,
+        }
+    )
+
+
+def test_what_the_server_does_not_run_is_tried_last_and_never_wins():
+    found, alone = compared(0.01), Synthetic([0.03, 0.001], [0.1, 0.1], sizes={10: 0.9}, strategies={"Range": 0.95})
+    assert [one.text for one in found.trials[-2:]] == ["plan, FP16", "plan, INT8"]
+    assert [one.text for one in found.trials[:-2]] == [one.text for one in alone.search().trials]
+    assert all(one.kept and one.compared and not one.may_win for one in found.trials[-2:])
+    assert found.winner == alone.search().winner
+
+
+def test_nothing_that_is_compared_is_chosen_where_no_conversion_keeps_the_goal():
+    failed = dataclasses.replace(
+        Synthetic([0.0], [0.1]).means(), evaluate=lambda settings: Measured(failure="no segment is worth an engine")
+    )
+    plan = search.Means(evaluate=measured(0.1), rank=unasked, snr_db=unasked)
+    room = space.Space(base=BASE, backends=("tftrt",), compared=("tensorrt",), precisions=("FP16",))
+    found = search.search({"tftrt": failed, "tensorrt": plan}, room, CALL, TOP1, 0.98, search.Budget(9, 1e9), 0.0)
+    assert [one.kept for one in found.trials] == [False, True]
+    assert found.winner is None and found.best is None
+
+
+def test_a_budget_that_is_spent_leaves_the_comparison_out():
+    room = space.Space(base=BASE, backends=("tftrt",), compared=("tensorrt",), precisions=("FP16",))
+    means = {
+        "tftrt": Synthetic([0.0], [0.1]).means(),
+        "tensorrt": search.Means(evaluate=unasked, rank=unasked, snr_db=unasked),
+    }
+    found = search.search(means, room, CALL, TOP1, 0.98, search.Budget(1, 1e9), 0.0)
+    assert found.winner and found.ended.endswith("next would be plan, FP16")
+
+
+def test_a_faster_model_that_the_server_does_not_run_is_named_with_what_runs_it():
+    found = compared(0.1)
+    (hint,) = shown(found).hints
+    assert hint.startswith(
+        f"trial {len(found.trials)} (plan, INT8) keeps the goal, too, and TensorFlow Serving does not run it"
+    )
+    assert hint.endswith("Triton and a program run it: --backends=tensorrt")
+    # One that is no faster, or misses the goal, is none.
+    assert not shown(compared(9.0)).hints and not shown(compared(0.1, {"FP16": 0.5, "INT8": 0.5})).hints
+    # Timed in turns, these decide.
+    fastest = found.trials[-1]
+    assert final.finalists(found.trials, found.winner, CALL)[-1] == fastest
+
+    def turned(*factors):
+        timed = final.final(CALL, [0, found.winner.number, fastest.number], turns(*factors))
+        assert final.chosen(timed, found.trials, TOP1) == found.winner
+        return shown(found, final=timed).hints
+
+    (hint,) = turned(8.0, 2.0, 1.0)
+    assert re.search(r"2\.0\d times as fast as the winner \(95 %: ", hint)
+    assert not turned(8.0, 1.0, 1.0) and not turned(8.0, 1.0, 2.0)
+
+
+def test_the_table_has_the_original_every_trial_and_its_graphs_with_what_serves_them(capsys, tmp_path):
+    def plan(settings):
+        graphs = {CALL: Latency(0.25, 0.0, 500)} if settings.precision_mode == "INT8" else {}
+        return dataclasses.replace(measured(0.4)(settings), snr_db=41.5, model_bytes=2_000_000, graphs=graphs)
+
+    found = searched(plan)
+    done = shown(found, server="")
+    rows = done.table
+    assert [one.trial for one in rows] == [1, 2, 3, 4, 5, 6, 6, 0]
+    winner, launched, native = rows[5], rows[6], rows[7]
+    assert (winner.what, winner.remark, winner.served_by) == ("plan, INT8", "winner", "Triton")
+    assert (launched.what, launched.remark) == ("plan, INT8, with CUDA graphs", "")
+    assert (winner.rows_per_second, launched.rows_per_second) == (8 / 0.4e-3, 8 / 0.25e-3)
+    assert (native.what, native.kept, native.served_by) == ("TensorFlow", None, "TensorFlow Serving, Triton")
+    assert native.model_bytes == 5_000_000 and native.rows_per_second == pytest.approx(8 / 9e-3)
+    (hint,) = done.hints
+    assert hint.startswith("its calls as CUDA graphs take 0.250 ms, alone; TFTRT_PLAN_CUDA_GRAPH=1")
+    tune_command._print(done, None)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "CUDA graphs" in said and hint in said and "rows/s are those of one caller" in said
+    written = json.loads(json.dumps(done.to_dict(), allow_nan=False))
+    assert [one["what"] for one in written["table"]] == [one.what for one in rows] and written["hints"] == [hint]
+    html.write_tuning(done, tmp_path / "tuning.html")
+    page = (tmp_path / "tuning.html").read_text()
+    assert page.count("<tr") == len(rows) + 1 and page.count('class="winner"') == 1 and hint in page
+    html.write_tuning(shown(compared(0.1)), tmp_path / "compared.html")
+    assert "only compared: TensorFlow Serving does not run it" in (tmp_path / "compared.html").read_text()
+
+
+def test_a_graph_that_is_no_faster_is_no_hint():
+    def plan(settings):
+        return dataclasses.replace(measured(0.4)(settings), graphs={CALL: Latency(0.396, 0.0, 500)})
+
+    assert not shown(searched(plan), server="").hints
+
+
+def test_what_else_a_back_end_can_make_is_tried_where_the_plain_precision_gave_a_model():
+    def variants(settings):
+        return (space.with_int8_as(settings),) if settings.precision_mode == "INT8" else ()
+
+    def plan(settings):
+        plain = measured(0.4)(settings)
+        return dataclasses.replace(plain, latencies={CALL: Latency(0.2, 0.0, 500)}) if is_chosen(settings) else plain
+
+    def is_chosen(settings):
+        return isinstance(settings, space.Int8As)
+
+    model = Synthetic([0.03, 0.001], [0.1, 0.1])
+    room = dataclasses.replace(model.space(), backends=("tftrt", "tensorrt"))
+
+    def run(evaluate):
+        plans = search.Means(evaluate=evaluate, rank=unasked, snr_db=unasked, variants=variants)
+        return search.search(
+            {"tftrt": model.means(), "tensorrt": plans}, room, CALL, TOP1, 0.98, search.Budget(99, 1e9), 0.0
+        )
+
+    found = run(plan)
+    assert found.winner.text == "plan, INT8, only where TensorRT chooses INT8" == found.trials[6].text
+    assert found.winner.to_dict()["settings"]["int8_as"] == "auto"
+    assert "int8_as" not in found.trials[5].to_dict()["settings"]
+    without = run(lambda settings: Measured(failure="no") if settings.precision_mode == "INT8" else plan(settings))
+    assert not any(is_chosen(one.settings) for one in without.trials)
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "expected"),
+    [
+        ({"precision_mode": "INT8", "shapes": "x:1x8"}, DataOptions(source="rows.npz"), True),
+        ({"precision_mode": "INT8", "shapes": "x:1x8"}, None, False),
+        ({"precision_mode": "FP16", "shapes": "x:1x8"}, DataOptions(source="rows.npz"), False),
+        ({"precision_mode": "INT8", "shapes": "x:min=1x8,max=9x8"}, DataOptions(source="rows.npz"), False),
+    ],
+)
+def test_int8_as_tensorrt_chooses_it_needs_data_and_exact_shapes(zoo_model, tmp_path, settings, data, expected):
+    made = plans(zoo_model("digits_cnn"), tmp_path)
+    made = dataclasses.replace(made, asked=dataclasses.replace(made.asked, data=data))
+    found = made.variants(Settings(**settings))
+    assert bool(found) is expected
+    if found:
+        (one,) = found
+        built = made.built_with(one)
+        assert (built.int8_as, built.precision_mode, built.shapes) == ("auto", "INT8", "x:1x8")
+        # It is made from the model and the data, in one command.
+        assert made.exported(one) is None and made.data(one) == data and not made.variants(one)
+        assert made.source(one).path == str(zoo_model("digits_cnn"))
+        assert "--int8_as=auto" in space.flag_lines(built)
+
+
+class Launched(plan_runner.Loaded):
+    """A plan whose calls may be launched as graphs. graphs: what they answer otherwise is told by `wrong`."""
+
+    graphs = False
+    wrong = False
+    captures = True
+    captured = 0
+
+    def ready(self, signature, inputs):
+        ready, counted = super().ready(signature, inputs), []
+
+        def call():
+            answer = ready()
+            if self.graphs and self.captures and not counted:
+                counted.append(True)
+                self.captured += 1
+            return {name: array + 1 for name, array in answer.items()} if self.graphs and self.wrong else answer
+
+        return call
+
+
+@pytest.mark.parametrize(("changes", "timed"), [({}, True), ({"wrong": True}, False), ({"captures": False}, False)])
+def test_calls_are_timed_as_graphs_only_where_they_are_captured_and_answer_alike(exported, scoring, changes, timed):
+    loads = []
+
+    @contextlib.contextmanager
+    def load(path, wanted):
+        loads.append(wanted.graphs)
+        loaded = Launched(runner_job.opened(f"{path}/model.onnx"))
+        vars(loaded).update(changes, graphs=wanted.graphs)
+        yield loaded
+
+    asked = OfMade(path=str(exported), title="plan", facts=Measured(engines=1), timed=(TIMED,), scoring=scoring)
+    found = measure_job.made(asked, load)
+    assert loads == [False, True] and not found.failure and bool(found.graphs) is timed
+    assert found.model_bytes >= (exported / "model.onnx").stat().st_size and found.snr_db > 60
+    # A runner that cannot capture is loaded once.
+    assert measure_job.made(asked, plan_runner.load).graphs == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "backends", "compared", "server"),
+    [
+        ((), ("tftrt",), ("tensorrt",), "tensorflow"),
+        (("--server=tensorflow",), ("tftrt",), ("tensorrt",), "tensorflow"),
+        (("--server=triton",), ("tftrt", "tensorrt"), (), "triton"),
+        (("--backends=tftrt",), ("tftrt",), (), ""),
+        (("--backends=tftrt,tensorrt",), ("tftrt", "tensorrt"), (), ""),
+        (("--backends=tensorrt,tftrt", "--server=tensorflow"), ("tftrt",), ("tensorrt",), "tensorflow"),
+    ],
+)
+def test_who_makes_what_is_tried_follows_the_server(zoo_model, flags, backends, compared, server):
+    model = of(zoo_model("digits_cnn"))
+    values, _ = _flags.parse("tune", tune_command, [str(model), *flags])
+    found = tune_command._tried(values, model)
+    assert (found.backends, found.compared, found.server) == (backends, compared, server)
+
+
+def test_without_tensorrts_package_there_is_nothing_to_compare(zoo_model, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    values, _ = _flags.parse("tune", tune_command, ["model"])
+    assert tune_command._tried(values, of(zoo_model("digits_cnn"))) == tune_command._Tried(("tftrt",), (), "tensorflow")
+
+
+def test_a_comparison_that_can_only_fail_is_left_out_and_said():
+    options = tune.Options(data="", goal=TOP1, work_dir="", compared=("tensorrt",))
+    assert tune._comparable(options, ["a"]) == options
+    found = tune._comparable(options, ["a", "b"])
+    assert found.compared == () and found.notes[0].endswith("(--signature_keys=a names one)")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools.base import errors, terminal
+from tftrt_tools.base.choices import SERVERS
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _output
 
 if TYPE_CHECKING:
     from tftrt_tools.servers.serving.triton.publish import Publication
 
-SERVERS = ("tensorflow", "triton")
 _PREFIX = "triton_"
 # The largest number that config.pbtxt holds: int32.
 _MOST = 2**31 - 1

@@ -29,15 +29,24 @@ examples:
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import math
 import pathlib
 import shlex
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from absl import flags
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import CALIBRATION_METHODS, PRECISIONS, CalibrationMethod, Precision
+from tftrt_tools.base.choices import (
+    CALIBRATION_METHODS,
+    PRECISIONS,
+    SERVER_TITLES,
+    SERVERS,
+    CalibrationMethod,
+    Precision,
+    Server,
+)
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
@@ -61,7 +70,8 @@ if TYPE_CHECKING:
 
     from tftrt_tools.models.inputs.options import DataOptions
     from tftrt_tools.models.sources.source import Source
-    from tftrt_tools.studies.tuning.tried import Latency, Trial, Tuning
+    from tftrt_tools.studies.tuning.latency import Latency
+    from tftrt_tools.studies.tuning.tried import Trial, Tuning
     from tftrt_tools.studies.tuning.tune import Found, Options
     from tftrt_tools.tensorrt.exporting import export
 
@@ -91,9 +101,12 @@ _EXPORT_FLAGS = (
     "inputs",
     "outputs",
     "op_library",
+    "freeze",
 )
 
 OUTPUTS = ("plot", "html", "output_flagfile")
+# Who makes plans.
+_PLANS = "tensorrt"
 
 
 def define(values: flags.FlagValues) -> None:
@@ -131,9 +144,17 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
     flags.DEFINE_list(
         "backends",
-        ["tftrt"],
+        None,
         "who makes the engines that are tried: tftrt (SavedModels with TF-TRT's engines), tensorrt "
-        "(plan directories; alone it also takes an ONNX file or a plan directory as the model), or both",
+        "(plan directories; alone it also takes an ONNX file or a plan directory as the model), or both; by default both, as --server says",
+        **text,
+    )
+    flags.DEFINE_enum(
+        "server",
+        None,
+        SERVERS,
+        "what has to serve the winner: TensorFlow Serving, which runs no plans, or Triton. By default tensorflow, or anything that "
+        "--backends makes. What it does not run is tried for comparison alone",
         **text,
     )
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
@@ -250,9 +271,10 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
     named = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
     from tftrt_tools.studies.tuning import given
 
-    given.check_kind(named, _backends(values))
+    tried = _tried(values, named)
+    given.check_kind(named, tried.backends)
     settings = _settings(values)
-    options = _options(values, named)
+    options = _options(values, named, tried)
     if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
         raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
     model = given.model(named, options.backends)
@@ -264,7 +286,7 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
 
     if said := given.note(named):
         progress.note(said)
-        options = dataclasses.replace(options, notes=(said,))
+        options = dataclasses.replace(options, notes=(*options.notes, said))
     try:
         with progress.on_terminal():
             found = tune.tune(model, settings, options)
@@ -348,11 +370,12 @@ def _methods(values: flags.FlagValues) -> tuple[CalibrationMethod, ...]:
     return cast("tuple[CalibrationMethod, ...]", methods)
 
 
-def _options(values: flags.FlagValues, model: Source) -> Options:
+def _options(values: flags.FlagValues, model: Source, tried: _Tried | None = None) -> Options:
     from tftrt_tools.accuracy import goal
     from tftrt_tools.studies.tuning.budget import Budget
     from tftrt_tools.studies.tuning.tune import Options
 
+    tried = tried or _tried(values, model)
     for name, what in (
         ("data", "the rows to score"),
         ("accuracy", "the goal"),
@@ -389,7 +412,9 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
         batch_size=values.batch_size,
         objective_shape=values.objective_shape,
         precisions=cast("tuple[Precision, ...]", precisions),
-        backends=_backends(values),
+        backends=tried.backends,
+        compared=tried.compared,
+        server=tried.server,
         budget=Budget(values.max_trials, values.max_minutes, values.max_trial_minutes),
         calibration=calibration if "INT8" in precisions else None,
         calibration_table=values.calibration_table,
@@ -404,7 +429,53 @@ def _options(values: flags.FlagValues, model: Source) -> Options:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Tried:
+    """Who makes what is tried. compared: those whose models the server does not run."""
+
+    backends: tuple[str, ...]
+    compared: tuple[str, ...] = ()
+    server: Server | Literal[""] = ""
+
+
+def _tried(values: flags.FlagValues, model: Source) -> _Tried:
+    """By --backends, --server and the kind of the model. Raises: UsageError."""
+    named = _backends(values)
+    if not named:
+        if not _of_tensorflow(model):
+            named = (_PLANS,)
+        elif values.server == "triton":
+            named = (backends.default().name, _PLANS)
+        else:
+            default = backends.default().name
+            # Without TensorRT's Python package there is nothing to compare with.
+            return _Tried((default,), (_PLANS,) if importlib.util.find_spec("tensorrt") else (), "tensorflow")
+    server: Server | Literal[""] = values.server or ""
+    if not server:
+        return _Tried(named)
+    run = tuple(one for one in named if server in backends.servers(one))
+    if not run:
+        title = SERVER_TITLES[server]
+        others = [one for one in backends.names() if server in backends.servers(one)]
+        raise errors.UsageError(
+            f"--server={server}: {title} runs nothing that --backends={','.join(named)} makes",
+            f"--backends={others[0]}, or leave --server out" if others else "leave --server out",
+        )
+    return _Tried(run, tuple(one for one in named if one not in run), server)
+
+
+def _of_tensorflow(model: Source) -> bool:
+    """Whether TF-TRT could take it; a path that names nothing is refused elsewhere."""
+    from tftrt_tools.models.kinds import table
+
+    kind = table.kind(model.path)
+    return kind.of_tensorflow or not kind.onnx(model.path)
+
+
 def _backends(values: flags.FlagValues) -> tuple[str, ...]:
+    """As they were named; () for none. Raises: UsageError."""
+    if values.backends is None:
+        return ()
     named = tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
     wrong = [one for one in named if one not in backends.names()]
     if wrong or not named:
@@ -511,29 +582,34 @@ def _write_winner(model: Source, found: Found, values: flags.FlagValues, options
 
 def _print(done: Tuning, json_path: str | None) -> None:
     console = _output.console(json_path)
-    rows = [
-        (
-            one.number,
-            one.text,
-            *_latencies(one.measured.latencies, done.calls),
-            _value(one.measured.accuracy),
-            "yes" if one.kept else "failed" if one.measured.failure else "NO",
-            f"{one.measured.build_seconds:.1f}",
-            f"{one.measured.engine_bytes / 1e6:.1f}",
-            "winner" if one == done.winner else "",
-        )
-        for one in done.trials
-    ]
-    rows.append(("", done.runtime, *_latencies(done.native, done.calls), _value(done.original), "", "", "", ""))
     columns = [
         ">trial",
-        "settings",
+        "model",
         *(f">{one}" for one in done.headings),
+        ">rows/s",
         f">{done.goal.metric}",
+        *([">SNR dB"] if done.goal.metric != "snr_db" else []),
         "goal kept",
         ">build s",
-        ">engines MB",
+        ">MB",
+        "served by",
         "",
+    ]
+    rows = [
+        (
+            one.trial or "",
+            one.what,
+            *_latencies(one.latencies, done.calls),
+            f"{one.rows_per_second:.5g}" if one.rows_per_second else "",
+            _value(one.accuracy),
+            *([_value(one.snr_db, 4)] if done.goal.metric != "snr_db" else []),
+            "" if one.kept is None else "yes" if one.kept else "failed" if one.failure else "NO",
+            "" if one.build_seconds is None else f"{one.build_seconds:.1f}",
+            f"{one.model_bytes / 1e6:.1f}" if one.model_bytes else "",
+            one.served_by,
+            one.remark,
+        )
+        for one in done.table
     ]
     console.print(
         _output.table(f"Trials for {done.goal_text} ({done.data['rows']} rows), on {done.gpu}", columns, rows)
@@ -543,9 +619,11 @@ def _print(done: Tuning, json_path: str | None) -> None:
             console.print(f"  trial {one.number} failed: {one.measured.failure}", soft_wrap=True)
     for text in (*done.notes, *(f"warning: {one}" for one in done.warnings)):
         console.print(f"  {text}", soft_wrap=True)
-    console.print(f"± is the median absolute deviation; the search ended: {done.ended}")
+    console.print(f"{done.legend}. The search ended: {done.ended}", soft_wrap=True)
     if done.winner:
         console.print(_winner_text(done, done.winner), soft_wrap=True)
+    for text in done.hints:
+        console.print(f"  {text}", soft_wrap=True)
     if len(done.recipe) > 1:
         for line in ("made by:", *(f"  {one}" for one in done.recipe)):
             console.print(line, soft_wrap=True)
@@ -563,7 +641,7 @@ def _latencies(found: Mapping[str, Latency], calls: Sequence[str]) -> list[str]:
     return [f"{found[call].ms:.3f} ± {found[call].mad_ms:.3f}" if call in found else "" for call in calls]
 
 
-def _value(value: float | None) -> str:
+def _value(value: float | None, digits: int = 6) -> str:
     if value is None:
         return ""
-    return f"{value:.6g}" if math.isfinite(value) else str(value)
+    return f"{value:.{digits}g}" if math.isfinite(value) else str(value)

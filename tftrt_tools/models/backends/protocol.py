@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.choices import Precision, Server
 from tftrt_tools.models.backends.recipe import Recipe, Settings
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.sources.source import Source
@@ -181,3 +181,10 @@ class Simulates(Protocol[Taken]):
 
     def promise(self, settings: Taken, rows: Rows) -> float:
         """The SNR in dB of the worst output with everything rounded. Raises: TftrtError where nothing can be simulated."""
+
+
+@runtime_checkable
+class Served(Protocol):
+    """A back end that names what serves its models. Of one that does not, no server is known."""
+
+    servers: tuple[Server, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -60,6 +60,8 @@ class Wanted:
     exact: bool = False
     # Tags of the part of the model to load, for a kind whose models have several parts; () for the usual one.
     tags: tuple[str, ...] = ()
+    # Whether calls are launched as CUDA graphs, by a runner that Captures.
+    graphs: bool = False
 
 
 class Runner(Protocol):
@@ -77,6 +79,14 @@ class Runner(Protocol):
 
     def kernels(self, calls: Iterable[Ready]) -> dict[str, float]:
         """{arithmetic: seconds of the GPU's kernels} of extra calls; {} if no GPU computes."""
+
+
+@runtime_checkable
+class Captures(Protocol):
+    """A runner that can launch calls as CUDA graphs. captured: how many graphs it has captured so far."""
+
+    @property
+    def captured(self) -> int: ...
 
 
 class Load(Protocol):

@@ -150,6 +150,13 @@ def checkpoint_parts(prefix: str | os.PathLike[str]) -> list[pathlib.Path]:
     )
 
 
+def size(path: str | os.PathLike[str]) -> int:
+    """Bytes of a file, or of all files of a directory."""
+    place = pathlib.Path(path)
+    files = [place] if place.is_file() else [one for one in place.rglob("*") if one.is_file()]
+    return sum(one.stat().st_size for one in files)
+
+
 def digest(path: str | os.PathLike[str]) -> str:
     """SHA-256 over the names, sizes and bytes of a SavedModel's files, of one file, or of a checkpoint's. Returns: "sha256:<hex>"."""
     path = pathlib.Path(path)

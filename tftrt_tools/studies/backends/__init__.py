@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tftrt_tools.base import errors
-from tftrt_tools.models.backends.protocol import AnyBackend
+from tftrt_tools.base.choices import Server
+from tftrt_tools.models.backends.protocol import AnyBackend, Served
 from tftrt_tools.models.kinds import table
 from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.conversion.backend import TFTRT
@@ -55,6 +56,12 @@ def versions(name: str) -> dict[str, Mapping[str, str]]:
     """{"versions": Backend.versions} for the key of what was measured; {} where a back end has none of its own."""
     found = named(name).versions()
     return {"versions": dict(found)} if found else {}
+
+
+def servers(name: str) -> tuple[Server, ...]:
+    """What serves the models of a back end; () where it names no server."""
+    found = named(name)
+    return found.servers if isinstance(found, Served) else ()
 
 
 def of_made(model: str) -> AnyBackend | None:

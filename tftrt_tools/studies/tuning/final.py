@@ -15,12 +15,14 @@ from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import records
 from tftrt_tools.base.statistics import ratios
 from tftrt_tools.studies.tuning import search
-from tftrt_tools.studies.tuning.tried import NATIVE, Latency, Trial, plain
+from tftrt_tools.studies.tuning.latency import DRIFT, Latency
+from tftrt_tools.studies.tuning.tried import NATIVE, Trial, plain
 
 LEVEL = 0.95
 # Trials that are slower than the fastest by more than this share are not timed again.
 _NEAR = 0.1
-# The most trials that are timed, because all are in GPU memory at once; FP16 may come on top, to know its factor.
+# The most trials that are timed, because all are in GPU memory at once; FP16 may come on top, to know its factor, and so may one that
+# cannot win.
 _MOST = 3
 _SEED = 0
 
@@ -75,13 +77,16 @@ class Final:
 
 
 def finalists(trials: Iterable[Trial], winner: Trial, objective: str) -> tuple[Trial, ...]:
-    """The Trials to time: the winner, those that keep the goal and are nearly as fast, and plain FP16. Args: winner: of `trials`."""
-    kept = sorted((one for one in trials if one.kept), key=lambda one: one.ms(objective))
+    """The Trials to time: the winner, those that keep the goal and are nearly as fast, plain FP16, and the fastest of those that keep the
+    goal and were tried for comparison alone. Args: winner: of `trials`."""
+    trials = tuple(trials)
+    kept = sorted((one for one in trials if one.may_win), key=lambda one: one.ms(objective))
+    compared = sorted((one for one in trials if one.kept and one.compared), key=lambda one: one.ms(objective))
     limit = (1 + _NEAR) * kept[0].ms(objective)
     near = [one for one in kept if one.ms(objective) <= limit and one != winner]
     fp16 = plain(trials, "FP16")
     beside = (fp16,) if fp16 and fp16.latency(objective) else ()
-    return tuple({one.number: one for one in (winner, *near[: _MOST - 1], *beside)}.values())
+    return tuple({one.number: one for one in (winner, *near[: _MOST - 1], *beside, *compared[:1])}.values())
 
 
 def final(call: str, numbers: Sequence[int], seconds: Sequence[Sequence[Sequence[float]]]) -> Final:
@@ -95,9 +100,9 @@ def final(call: str, numbers: Sequence[int], seconds: Sequence[Sequence[Sequence
     )
 
 
-def chosen(found: Final, trials: Iterable[Trial], goal: Goal, drift: float = search.DRIFT) -> Trial:
+def chosen(found: Final, trials: Iterable[Trial], goal: Goal, drift: float = DRIFT) -> Trial:
     """The winner by the turns: a Trial. Args: found: Final; trials: of the whole search; goal: Goal. Which of equals: as search.choose."""
-    timed = [one for one in trials if one.kept and one.number in found.numbers]
+    timed = [one for one in trials if one.may_win and one.number in found.numbers]
     fastest = min(timed, key=lambda one: found.latencies[one.number].ms)
     equal = [one for one in timed if one == fastest or _tied(found.faster(fastest.number, one.number), drift)]
     return search.preferred(equal, goal, lambda one: found.latencies[one.number].ms)

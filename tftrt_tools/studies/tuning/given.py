@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.choices import SERVERS, Server
 from tftrt_tools.base.process import child
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
@@ -87,6 +88,11 @@ def runtime(package: str) -> str:
     return "ONNX Runtime on the CPU" if package == ONNX.runtime.package else "TensorFlow"
 
 
+def servers(package: str) -> tuple[Server, ...]:
+    """What serves the original. Args: package: of its Runtime."""
+    return ("triton",) if package == ONNX.runtime.package else SERVERS
+
+
 def _onnx(source: Source, path: str) -> Source:
     for flag, value in {
         "inputs": source.inputs,
@@ -115,12 +121,3 @@ def _made_from(path: str) -> str:
     found = sensitivity.source(path)
     held = (path, os.path.join(path, document.ONNX))
     return "" if os.path.realpath(found) in map(os.path.realpath, held) else f": {found}"
-
-
-def check_plans(freeze: str, backends: Sequence[str]) -> None:
-    """Refuse what keeps every plan from being made where nothing else is tried. Raises: UsageError."""
-    if freeze and backends_room.default().name not in backends:
-        raise errors.UsageError(
-            f"an export for tune gives no input a constant value, as --freeze={freeze} asks",
-            "leave it out; `tftrt export --freeze` writes an ONNX file that can be tuned",
-        )

@@ -78,6 +78,9 @@ class Maker(Protocol):
     def ranks(self, task: Task, kept: journal.Journal) -> Ranks:
         """What ranks the nodes of its models. Args: kept: where what was simulated is kept."""
 
+    def variants(self, settings: Settings) -> tuple[Settings, ...]:
+        """Other settings to try where these gave a model."""
+
 
 class Ranks(Protocol):
     """Ranks nodes before anything is built."""
@@ -153,6 +156,10 @@ class Direct:
         from tftrt_tools.studies.tuning.simulated import Simulated
 
         return Simulated(self, task, kept) if isinstance(self.backend, Simulates) else NoRanking(self.backend)
+
+    def variants(self, settings: Settings) -> tuple[Settings, ...]:
+        """None: the options of a back end are its own."""
+        return ()
 
 
 class NoRanking:

@@ -12,19 +12,22 @@ import gc
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
 
 from tftrt_tools.accuracy import score
+from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.execution import inputs, npz, run, run_job
 from tftrt_tools.models.execution.job import timing
-from tftrt_tools.models.execution.runner import Arrays, Load, Ready, Runner, Wanted
+from tftrt_tools.models.execution.runner import Arrays, Captures, Load, Ready, Runner, Wanted
 from tftrt_tools.models.kinds import loader_job
+from tftrt_tools.models.savedmodel import files
 from tftrt_tools.studies.tuning import final, turns_job
+from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.studies.tuning.measuring import (
     Answer,
     Converting,
@@ -38,12 +41,14 @@ from tftrt_tools.studies.tuning.measuring import (
     Scoring,
     Timed,
 )
-from tftrt_tools.studies.tuning.tried import NATIVE, Latency, Measured
+from tftrt_tools.studies.tuning.tried import NATIVE, Measured
 from tftrt_tools.tftrt.calibration.calibrated import Calibrated
 from tftrt_tools.tftrt.conversion.converting import Converted, ConvertRequest, TablesFrom
 from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, coverage
 
 _SECONDS = 0.5
+# Any threshold: the value alone is asked for.
+_SNR = Goal("snr_db", "threshold", 0.0, True)
 _LEAST_CALLS = 30
 # Makes a call. Returns: the answers, and what did not run in a saved engine, or "".
 _Watch = Callable[[Runner, Ready, str], tuple[Arrays, str]]
@@ -103,13 +108,38 @@ def trial(asked: OfConversion) -> Measured:
         if missing := _missing(results):
             return dataclasses.replace(facts, failure=missing)
         with _converted(stage, asked.convert) as model:
-            return _measured(model, asked, facts)
+            return _measured(model, asked, dataclasses.replace(facts, model_bytes=files.size(stage)))
 
 
 def made(asked: OfMade, load_made: Load) -> Measured:
     """Measure what a back end made. Raises: UsageError, TftrtError."""
+    facts = dataclasses.replace(asked.facts, model_bytes=files.size(asked.path))
     with load_made(asked.path, Wanted(label=f"the {asked.title}")) as model:
-        return _measured(model, asked, asked.facts)
+        measured, can_capture = _measured(model, asked, facts), isinstance(model, Captures)
+        first = {} if measured.failure or not can_capture else {one.call: _ready(model, one)() for one in asked.timed}
+    return dataclasses.replace(measured, graphs=_graphs(asked, first, load_made)) if first else measured
+
+
+def _graphs(asked: OfMade, first: Mapping[str, Arrays], load_made: Load) -> dict[str, Latency]:
+    """{call: Latency} of calls that are launched as CUDA graphs, {} where not all could be. A graph that answers otherwise is none.
+
+    Args: first: {call: its answer without a graph}."""
+    with load_made(asked.path, Wanted(label=f"the {asked.title} with CUDA graphs", graphs=True)) as model:
+        assert isinstance(model, Captures)
+        for number, one in enumerate(asked.timed, 1):
+            ready = _ready(model, one)
+            # The second call is the first that is launched as what the first one captured.
+            answers = [ready(), ready()]
+            if model.captured < number or any(not _equal(answer, first[one.call]) for answer in answers):
+                progress.note(
+                    f"calls of {one.call} run without a CUDA graph: none could be captured that answers alike"
+                )
+                return {}
+        return _latencies(model, asked.timed)
+
+
+def _equal(one: Arrays, other: Arrays) -> bool:
+    return all(np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f") for name in other)
 
 
 def in_turns(asked: InTurns, load_made: Load) -> final.Final:
@@ -206,8 +236,20 @@ def _measured(model: Runner, asked: OfConversion | OfMade, facts: Measured) -> M
             facts, failure=f"{found.nonfinite} NaN or Inf in its answers, where the original has none"
         )
     return dataclasses.replace(
-        facts, accuracy=found.value, latencies=_latencies(model, asked.timed), kernels=arithmetic
+        facts,
+        accuracy=found.value,
+        snr_db=_snr_db(asked.scoring, answers),
+        latencies=_latencies(model, asked.timed),
+        kernels=arithmetic,
     )
+
+
+def _snr_db(scoring: Scoring, answers: Sequence[Arrays]) -> float | None:
+    """Of the worst float output against the original's, None where there is none."""
+    try:
+        return _score(dataclasses.replace(scoring, goal=_SNR, output="", labels=""), answers).value
+    except errors.UsageError:
+        return None
 
 
 def _score(scoring: Scoring, answers: Sequence[Arrays]) -> score.Score:

@@ -12,7 +12,8 @@ from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.tuning.final import Final
-from tftrt_tools.studies.tuning.tried import Latency, Measured
+from tftrt_tools.studies.tuning.latency import Latency
+from tftrt_tools.studies.tuning.tried import Measured
 from tftrt_tools.tftrt.calibration.calibrated import Calibrated
 from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion.settings import Settings

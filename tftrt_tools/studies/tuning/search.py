@@ -28,12 +28,10 @@ from tftrt_tools.models.execution import kernels
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.budget import Budget, Spent
-from tftrt_tools.studies.tuning.tried import Latency, Measured, Trial
+from tftrt_tools.studies.tuning.latency import DRIFT, tied
+from tftrt_tools.studies.tuning.tried import Measured, Trial
 from tftrt_tools.tftrt.conversion.settings import Settings
 
-# From one load of a model to the next, latencies drift by this share; the spread within a run does not show it.
-DRIFT = 0.02
-_ERRORS = 3
 # For each precision: the higher precision for its most harmful nodes.
 _ABOVE: dict[str, tuple[str, ...]] = {"FP16": ("FP32",), "INT8": ("FP32", "FP16")}
 
@@ -62,6 +60,8 @@ class Means:
     rank: Callable[[Settings], Ranked]
     # The SNR in dB that a simulation promises. May raise TftrtError.
     snr_db: Callable[[Settings], float]
+    # Other settings to try where plain ones gave a model.
+    variants: Callable[[Settings], Sequence[Settings]] = lambda settings: ()
 
 
 def search(
@@ -86,8 +86,8 @@ def search(
 
 
 def choose(trials: Iterable[Trial], objective: str, goal: Goal, drift: float = DRIFT) -> Trial | None:
-    """The best of the Trials that keep the goal, or None."""
-    kept = [one for one in trials if one.kept]
+    """The best of the Trials that keep the goal and can be served, or None."""
+    kept = [one for one in trials if one.may_win]
     if not kept:
         return None
     fastest = min(kept, key=lambda one: one.ms(objective))
@@ -99,12 +99,6 @@ def choose(trials: Iterable[Trial], objective: str, goal: Goal, drift: float = D
 def preferred(equal: Iterable[Trial], goal: Goal, ms: Callable[[Trial], float]) -> Trial:
     """Of Trials that keep the goal and are equally fast: the one to take. Args: ms: function Trial -> its latency."""
     return min(equal, key=lambda one: (-goal.merit(_accuracy(one)), len(one.high), ms(one), one.number))
-
-
-def tied(one: Latency, other: Latency, drift: float = DRIFT) -> bool:
-    """Whether two Latencies cannot be told apart: their medians differ by less than the drift, or than three standard errors."""
-    noise = _ERRORS * math.hypot(one.error_ms, other.error_ms)
-    return abs(one.ms - other.ms) <= max(drift * min(one.ms, other.ms), noise)
 
 
 def _accuracy(one: Trial) -> float:
@@ -136,7 +130,9 @@ class _Search:
             for backend in self._space.backends:
                 for precision in self._space.precisions:
                     self._trial(space_module.with_precision(self._space.base, precision), backend)
-            for backend in self._means:
+            for backend in self._space.backends:
+                self._try_variants(backend)
+            for backend in (one for one in self._means if one not in self._space.compared):
                 self._keep_high("FP16", backend)
                 self._keep_high("INT8", backend)
             self._vary(
@@ -145,6 +141,7 @@ class _Search:
                 lambda settings, size: dataclasses.replace(settings, minimum_segment_size=size),
             )
             self._vary("profile strategies", self._space.strategies, space_module.with_strategy)
+            self._compare()
         except Spent as spent:
             ended = str(spent)
         winner = self._best()
@@ -155,6 +152,20 @@ class _Search:
             ended=ended,
             notes=tuple(self._notes),
         )
+
+    def _try_variants(self, backend: str) -> None:
+        """Try what else the back end can make of a precision that it has made."""
+        for precision in self._space.precisions:
+            plain = self._seen[backend, space_module.with_precision(self._space.base, precision)]
+            if not plain.measured.failure:
+                for settings in self._means[backend].variants(plain.settings):
+                    self._trial(settings, backend)
+
+    def _compare(self) -> None:
+        """Try each precision but FP32 with the back ends that cannot win. What is nearer to the goal there is not searched."""
+        for backend in self._space.compared:
+            for precision in (one for one in self._space.precisions if one != "FP32"):
+                self._trial(space_module.with_precision(self._space.base, precision), backend)
 
     def _trial(self, settings: Settings, backend: str, high: Sequence[str] = ()) -> Trial:
         if (backend, settings) in self._seen:
@@ -174,6 +185,7 @@ class _Search:
             measured=measured,
             kept=kept,
             backend=backend,
+            compared=backend in self._space.compared,
         )
         self._trials.append(one)
         self._seen[backend, settings] = one
@@ -194,7 +206,7 @@ class _Search:
 
     def _nearest(self) -> Trial | None:
         """The most accurate trial that gave a model; NaN counts as the worst."""
-        usable = [one for one in self._trials if not one.measured.failure]
+        usable = [one for one in self._trials if not one.measured.failure and not one.compared]
         return max(usable, key=self._closeness, default=None)
 
     def _closeness(self, one: Trial) -> tuple[bool, float]:
@@ -202,7 +214,7 @@ class _Search:
 
     def _worth(self, one: Trial) -> bool:
         """Whether something a little slower than `one` could still be the fastest that keeps the goal."""
-        best = min((other.ms(self._objective) for other in self._trials if other.kept), default=math.inf)
+        best = min((other.ms(self._objective) for other in self._trials if other.may_win), default=math.inf)
         return bool(one.measured.failure) or one.ms(self._objective) < best
 
     def _keep_high(self, precision: choices.Precision, backend: str) -> None:

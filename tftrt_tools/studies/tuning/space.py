@@ -33,6 +33,8 @@ class Space:
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
     # Names, in the order to try.
     backends: tuple[str, ...] = (DEFAULT,)
+    # Those that are tried last and cannot win, because what has to serve the winner does not run what they make.
+    compared: tuple[str, ...] = ()
     # Minimum segment sizes that give other segments than the base's.
     sizes: tuple[int, ...] = ()
     # Profile strategies besides the base's, "implicit" for implicit batch.
@@ -71,6 +73,19 @@ def with_strategy(settings: Settings, name: choices.Strategy | Literal["implicit
     if name == IMPLICIT:
         return dataclasses.replace(settings, use_dynamic_shape=False, dynamic_shape_profile_strategy=None)
     return dataclasses.replace(settings, use_dynamic_shape=None, dynamic_shape_profile_strategy=name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Int8As(Settings):
+    """Settings with the option of a plan that leaves INT8 out where TensorRT would not choose it."""
+
+    int8_as: str = "auto"
+
+
+def with_int8_as(settings: Settings) -> Int8As:
+    """INT8 settings with --int8_as=auto."""
+    fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return Int8As(**fields)
 
 
 def strategies(settings: Settings, calls: Calls) -> tuple[str, ...]:
@@ -112,6 +127,8 @@ def text(settings: Settings, high: Sequence[str] = (), backend: str = DEFAULT) -
     parts = [by_whom.title] * bool(by_whom.title) + [settings.precision_mode + by]
     if high:
         parts.append(f"{terminal.counted(len(high), 'node')} high")
+    if isinstance(settings, Int8As):
+        parts.append("only where TensorRT chooses INT8")
     if not by_whom.has_segments:
         return ", ".join(parts)
     if settings.minimum_segment_size != Settings().minimum_segment_size:

@@ -18,9 +18,10 @@ from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import journal as journal_module
 from tftrt_tools.studies.tuning import measuring, space
 from tftrt_tools.studies.tuning.final import Final
+from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.studies.tuning.makers import Maker
 from tftrt_tools.studies.tuning.measuring import Answer, Converting, Original, Request, Scoring, Timed
-from tftrt_tools.studies.tuning.tried import Latency, Measured, Trial
+from tftrt_tools.studies.tuning.tried import Measured, Trial
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion.settings import Settings

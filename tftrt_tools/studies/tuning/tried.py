@@ -1,47 +1,23 @@
 """Trials and their results."""
 
 import dataclasses
-import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import records, results
-from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.choices import SERVER_TITLES, Precision, Server
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies import backends
-from tftrt_tools.studies.tuning import space
+from tftrt_tools.studies.tuning import space, table
+from tftrt_tools.studies.tuning.latency import Latency, tied
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
     from tftrt_tools.studies.tuning.final import Final
 
-# Standard error of a median of normal values, from their median absolute deviation: 1.2533 * 1.4826 * MAD / sqrt(n).
-_MEDIAN_ERROR = 1.858
 # The number that stands for the original among the trials' numbers.
 NATIVE = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Latency(records.Record):
-    """The latency of one call at a time: of TensorFlow with the input on the GPU, of a plan with it in page-locked memory, of ONNX Runtime
-    with it on the host; the answer is copied to the host. ms: median; mad_ms: median absolute deviation; calls: timed."""
-
-    ms: float
-    mad_ms: float
-    calls: int
-
-    @property
-    def error_ms(self) -> float:
-        """Standard error of the median."""
-        return _MEDIAN_ERROR * self.mad_ms / math.sqrt(max(self.calls, 1))
-
-    @classmethod
-    def of(cls, seconds: Sequence[float]) -> "Latency":
-        """From the times of single calls. Args: seconds: of each."""
-        median = statistics.median(seconds)
-        return cls(1e3 * median, 1e3 * statistics.median(abs(one - median) for one in seconds), len(seconds))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +43,12 @@ class Measured(records.Record):
     failure: str = ""
     # {arithmetic: seconds of the GPU's kernels}, of a call at each timed shape.
     kernels: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    # SNR of the worst float output against the original's on --data, in dB; None where there is none, or it was not measured.
+    snr_db: float | None = None
+    # Bytes of all files of the model.
+    model_bytes: int = 0
+    # {call as text: Latency} where calls are launched as CUDA graphs; {} where they are not.
+    graphs: Mapping[str, Latency] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,6 +65,13 @@ class Trial:
     kept: bool
     # The back end that made it; the settings that it has no use for are those of the search.
     backend: str = backends.default().name
+    # Whether it was tried for comparison alone: what has to serve the winner does not run it.
+    compared: bool = False
+
+    @property
+    def may_win(self) -> bool:
+        """Whether it keeps the goal, and can be served."""
+        return self.kept and not self.compared
 
     @property
     def text(self) -> str:
@@ -105,6 +94,7 @@ class Trial:
             "settings": self.settings.to_dict(),
             "high_precision": list(self.high),
             "kept": self.kept,
+            **({"compared": True} if self.compared else {}),
             **self.measured.to_dict(),
         }
 
@@ -149,8 +139,14 @@ class Tuning(results.Result):
     recipe: tuple[str, ...] = ()
     # The last comparison, in turns, of the winner, nearly as fast trials and the original; None if there was none.
     final: "Final | None" = None
-    # What runs the original.
+    # What runs the original, what serves it, and the bytes of its files.
     runtime: str = "TensorFlow"
+    model_servers: tuple[Server, ...] = ()
+    model_bytes: int = 0
+    # What has to serve the winner; "" where the user names nothing.
+    server: Server | Literal[""] = ""
+    # Rows of the call that counts.
+    objective_rows: int = 0
 
     def summary(self) -> str:
         """As Result.summary."""
@@ -169,6 +165,62 @@ class Tuning(results.Result):
         """Headings for the latencies of each call, without the signature's name if there is only one."""
         one = len({call.partition("(")[0] for call in self.calls}) == 1
         return tuple(f"{call.partition('(')[2].rstrip(')') if one else call}, ms" for call in self.calls)
+
+    @property
+    def table(self) -> tuple[table.Row, ...]:
+        """The original, every trial, and its calls as CUDA graphs."""
+        return table.rows(self)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What would be faster than the winner, and what that takes, a sentence each."""
+        return (*self._graph_hint(), *self._compared_hint())
+
+    @property
+    def legend(self) -> str:
+        """What the words and figures of the table mean."""
+        compared = (
+            f"; {table.COMPARED}: {SERVER_TITLES[self.server]} does not run it, so that it cannot win"
+            if self.server and any(one.compared for one in self.trials)
+            else ""
+        )
+        return (
+            f"± is the median absolute deviation of single calls; rows/s are those of one caller at {self.objective}; MB are all files of "
+            f"a model{compared}"
+        )
+
+    def _graph_hint(self) -> Iterator[str]:
+        winner = self.winner
+        graph = winner.measured.graphs.get(self.objective) if winner else None
+        if winner and graph and _faster(graph, winner.measured.latencies[self.objective]):
+            yield (
+                f"its calls as CUDA graphs take {graph.ms:.3f} ms, alone; TFTRT_PLAN_CUDA_GRAPH=1 in the environment of a program, or of "
+                "Triton's Python backend, launches them so"
+            )
+
+    def _compared_hint(self) -> Iterator[str]:
+        kept = [one for one in self.trials if one.kept and one.compared]
+        fastest = min(kept, key=lambda one: one.ms(self.objective), default=None)
+        if not fastest or not self.server:
+            return
+        winner, number = self.winner, fastest.number
+        if winner and self.final and {number, winner.number} <= set(self.final.rounds):
+            found = self.final.faster(number, winner.number)
+            if found.low <= 1:
+                return
+            said = found.text("the winner")
+        elif winner and not _faster(
+            fastest.measured.latencies[self.objective], winner.measured.latencies[self.objective]
+        ):
+            return
+        else:
+            said = f"{fastest.ms(self.objective):.3f} ms at {self.objective}"
+        others = [SERVER_TITLES[one] for one in backends.servers(fastest.backend)]
+        where = f"{' and '.join(others)} and a program run" if others else "a program runs"
+        yield (
+            f"trial {number} ({fastest.text}) keeps the goal, too, and {SERVER_TITLES[self.server]} does not run it: {said}; {where} it: "
+            f"--backends={fastest.backend}"
+        )
 
     def first(self, precision: Precision) -> Trial | None:
         """The plain trial of a precision, or None."""
@@ -208,6 +260,9 @@ class Tuning(results.Result):
             "objective": self.objective,
             "native": {call: one.to_dict() for call, one in self.native.items()},
             "native_runtime": self.runtime,
+            "server": self.server,
+            "table": [one.to_dict() for one in self.table],
+            "hints": list(self.hints),
             "trials": [one.to_dict() for one in self.trials],
             "winner": self.winner.number if self.winner else None,
             "best": self.best.number if self.best else None,
@@ -220,3 +275,8 @@ class Tuning(results.Result):
             "recipe": list(self.recipe),
             "final": self.final.to_dict() if self.final else None,
         }
+
+
+def _faster(one: Latency, other: Latency) -> bool:
+    """Whether one is certainly shorter."""
+    return one.ms < other.ms and not tied(one, other)

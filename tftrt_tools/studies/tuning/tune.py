@@ -8,7 +8,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,11 +43,12 @@ from tftrt_tools.studies.tuning import search as search_module
 from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.budget import Budget
 from tftrt_tools.studies.tuning.final import Final
+from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.studies.tuning.makers import Maker
 from tftrt_tools.studies.tuning.measuring import Scored, Scoring, Timed
 from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
-from tftrt_tools.studies.tuning.tried import Latency, Trial, Tuning
+from tftrt_tools.studies.tuning.tried import Trial, Tuning
 from tftrt_tools.tensorrt.exporting import export
 from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.calibration import file as calibration_file
@@ -82,6 +83,10 @@ class Options:
     precisions: tuple[choices.Precision, ...] = choices.PRECISIONS
     # Who makes the engines that are tried.
     backends: tuple[str, ...] = (backends_room.default().name,)
+    # Those that are tried for comparison alone, because `server` does not run what they make.
+    compared: tuple[str, ...] = ()
+    # What has to serve the winner; "" for nothing that is named.
+    server: choices.Server | Literal[""] = ""
     budget: Budget = Budget()
     # The calibration's data, or the path of a table in its place.
     calibration: DataOptions | None = None
@@ -147,7 +152,6 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
     Returns: Found. Raises: UsageError, TftrtError (without a GPU for one).
     """
     source = given_model.model(model, options.backends)
-    given_model.check_plans(settings.freeze, options.backends)
     shape_grammar.parse(settings.shapes)
     check_objective(options.objective_shape, settings.shapes)
     whole_file.check_folder(options.work_dir, "--work_dir")
@@ -155,7 +159,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
     find.find(options.data, "--data")
     with opening.opened(source, log_file=options.log_file) as (original,), scratch.folder("tune") as folder:
         specs, walked = _specs(original, settings)
-        options = _of_walked(options, walked)
+        options = _comparable(_of_walked(options, walked), walked.names)
         _check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
         frozen_inputs.check(settings.freeze, original.freezable(walked.names), walked.twins)
         maker = _maker(settings, options, original.inputs, walked)
@@ -167,7 +171,7 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
             if options.labels
             else None
         )
-        gpu = _machine(options.backends, original)
+        gpu = _machine((*options.backends, *options.compared), original)
         journal = journal_module.Journal(options.work_dir)
         prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
         names = {name: (name, *walked.twins[name]) for name in walked.names}
@@ -242,6 +246,7 @@ def _searched(
             base=base,
             precisions=options.precisions,
             backends=tuple(name for name in backends_room.names() if name in options.backends),
+            compared=options.compared,
             sizes=tuple(sizes),
             methods={backends_room.default().name: methods, **dict.fromkeys(task.makers, options.methods)},
             strategies=space_module.strategies(base, prepared.calls) if converted else (),
@@ -271,6 +276,10 @@ def _searched(
         warnings=warnings,
         final=final,
         runtime=prepared.runtime,
+        model_servers=prepared.servers,
+        model_bytes=files.size(prepared.model),
+        server=options.server,
+        objective_rows=next(_rows(one) for one in prepared.timed if one.call == prepared.objective),
     )
     return Found(done, calibration, task.makers)
 
@@ -302,7 +311,8 @@ def _makers(
         log_file=options.log_file,
         facts={**facts, "table": table},
     )
-    others = [one for one in backends_room.known()[1:] if one.name in options.backends]
+    tried = (*options.backends, *options.compared)
+    others = [one for one in backends_room.known()[1:] if one.name in tried]
     return {one.name: _MAKERS[one.name](told) if one.name in _MAKERS else makers.Direct(one, told) for one in others}
 
 
@@ -313,7 +323,7 @@ def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[
     for name, maker in task.makers.items():
         ranks = maker.ranks(task, journal)
         evaluate = functools.partial(trials.made, backend=name)
-        found[name] = search_module.Means(evaluate=evaluate, rank=ranks, snr_db=ranks.snr_db)
+        found[name] = search_module.Means(evaluate=evaluate, rank=ranks, snr_db=ranks.snr_db, variants=maker.variants)
     return found
 
 
@@ -419,8 +429,9 @@ class _Prepared:
     data: Mapping[str, Any]
     # Warnings, a line each.
     warnings: tuple[str, ...]
-    # What runs the model, for people.
+    # What runs the model, for people, and what serves it.
     runtime: str
+    servers: tuple[choices.Server, ...]
 
 
 def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSpec]], signatures.Once]:
@@ -433,6 +444,22 @@ def _specs(model: Model, settings: Settings) -> tuple[dict[str, Sequence[InputSp
     walked = signatures.Once.of(signatures.chosen(list(model.inputs), settings.signature_keys), model.contents.same)
     model.check_dense(walked.names)
     return {name: model.inputs[name] for name in walked.names}, walked
+
+
+def _comparable(options: Options, names: Sequence[str]) -> Options:
+    """The Options without comparisons that only fail: what is compared is made of one signature. Args: names: of those that are tuned."""
+    if not options.compared or len(names) == 1:
+        return options
+    note = (
+        f"nothing was tried for comparison: {' and '.join(options.compared)} takes one signature, and {len(names)} are tuned "
+        f"(--signature_keys={names[0]} names one)"
+    )
+    return dataclasses.replace(options, compared=(), notes=(*options.notes, note))
+
+
+def _rows(timed: Timed) -> int:
+    """Of one of its calls."""
+    return max((shape[0] for shape in timed.shapes.values() if shape), default=1)
 
 
 def _maker(
@@ -506,6 +533,7 @@ def _prepare(
         objective=_objective(options.objective_shape, specs, timed),
         warnings=warnings,
         runtime=given_model.runtime(model.runtime.package),
+        servers=given_model.servers(model.runtime.package),
         data={"source": options.data, "rows": rows, "dropped": dropped, "digest": data_digest},
     )
 

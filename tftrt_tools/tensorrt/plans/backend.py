@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.choices import Precision, Server
 from tftrt_tools.models.backends.protocol import Changes, Evidence, Given, Made, Work
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.savedmodel import files, passport
@@ -32,6 +32,7 @@ class TensorRt:
     keeps_high: Mapping[Precision, str] = {"FP16": "fp32_nodes", "INT8": "fp32_nodes"}
     has_segments = False
     needs_gpu = True
+    servers: tuple[Server, ...] = ("triton",)
     always_builds = True
     resumes = False
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.choices import Precision, Server
 from tftrt_tools.models.backends.protocol import Changes, Evidence, Given, Made, Work
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -31,6 +31,7 @@ class TfTrt:
     keeps_high: Mapping[Precision, str] = settings_module.KEEPS_HIGH
     has_segments = True
     needs_gpu = True
+    servers: tuple[Server, ...] = ("tensorflow", "triton")
     always_builds = False
     resumes = True
 

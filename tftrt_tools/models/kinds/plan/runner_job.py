@@ -45,8 +45,8 @@ def make(request: LoadRequest) -> Indexed:
 
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
-    """As runner.Load. A plan computes as it was built, whatever `wanted` says."""
-    yield Loaded(path, os.environ.get(GRAPHS, "0") == "1")
+    """As runner.Load. A plan computes as it was built; of `wanted` graphs count alone."""
+    yield Loaded(path, wanted.graphs or os.environ.get(GRAPHS, "0") == "1")
 
 
 class Loaded:
@@ -72,6 +72,11 @@ class Loaded:
         except CudaError as error:
             raise errors.TftrtError(f"CUDA does not start: {error}", "`tftrt doctor` says what is missing") from None
         self.where = runner.Where(mode="gpu", gpu=engine.gpu, runtime="TensorRT", version=trt.__version__)
+
+    @property
+    def captured(self) -> int:
+        """As runner.Captures."""
+        return self.pool.captured
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:
         """As Runner.ready; the inputs lie in page-locked memory, and each call copies them to the GPU."""
