@@ -22,6 +22,8 @@ SHAPES = "--shapes=image:1x8x8x1,40x8x8x1"
 
 
 def arguments(model, images, work, *flags):
+    """Without plans, where none are asked for."""
+    alone = [] if any(one.startswith(("--backends", "--server")) for one in flags) else ["--backends=tftrt"]
     return [
         model,
         f"--data={images / 'held_back.npz'}",
@@ -31,6 +33,7 @@ def arguments(model, images, work, *flags):
         SHAPES,
         f"--work_dir={work}",
         f"--engine_cache_dir={work.parent / 'engines'}",
+        *alone,
         *flags,
     ]
 
@@ -338,13 +341,60 @@ def test_a_plan_that_misses_the_goal_keeps_nodes_in_fp32(zoo_model, images, tmp_
         "--backends=tensorrt",
         "--precisions=INT8",
         "--calibration_methods=max",
-        "--max_trials=2",
+        "--max_trials=3",
         code=3,
     )
     note("digits_cnn, plans with nodes in FP32", said)
-    plain, high = said["trials"]
+    plain, chosen, high = said["trials"]
+    assert chosen["settings"]["int8_as"] == "auto"  # the digits may have no node for which TensorRT chooses INT8
     assert not plain["failure"] and not high["failure"] and not plain["high_precision"] and high["high_precision"], (
         said["notes"]
     )
     assert high["settings"]["fp32_nodes"] and high["accuracy"] != plain["accuracy"]
-    assert any("--fp32_nodes=" in one for one in said["recipe"]) == (said["best"] == 2)
+    assert any("--fp32_nodes=" in one for one in said["recipe"]) == (said["best"] == 3)
+
+
+def test_what_the_server_does_not_run_is_compared_in_one_table_with_and_without_graphs(zoo_model, images, tmp_path):
+    said, done = tune(
+        zoo_model("digits_cnn"),
+        images,
+        tmp_path / "work",
+        "--accuracy=top1:max-degradation=0.01",
+        "--server=tensorflow",
+        "--precisions=FP32,FP16",
+        "--max_trials=9",
+        f"--output_saved_model_dir={tmp_path / 'winner'}",
+        f"--html={tmp_path / 'tuning.html'}",
+    )
+    note("digits_cnn, plans compared", said)
+    plan = said["trials"][-1]
+    assert (plan["backend"], plan["compared"], plan["settings"]["precision_mode"]) == ("tensorrt", True, "FP16")
+    assert not plan["failure"] and plan["kept"] and said["winner"] != plan["number"]
+    assert (tmp_path / "winner/saved_model.pb").is_file()
+    assert set(plan["graphs"]) == set(said["calls"]) and all(one["calls"] >= 30 for one in plan["graphs"].values())
+    assert str(plan["number"]) in said["final"]["latencies"], said["notes"]
+    plain, launched, native = [one for one in said["table"] if one["trial"] in (plan["number"], 0)]
+    assert launched["graphs"] and not plain["graphs"] and plain["servers"] == ["triton"]
+    assert native["servers"] == ["tensorflow", "triton"]
+    for one in said["table"]:
+        assert one["rows_per_second"] > 0 and one["model_bytes"] > 0
+        report(test="tune", table=one)
+    assert float(plain["snr_db"]) > 40
+
+
+def test_int8_where_tensorrt_chooses_it_is_one_more_candidate(zoo_model, images, tmp_path):
+    said, _ = tune(
+        zoo_model("digits_cnn"),
+        images,
+        tmp_path / "work",
+        "--accuracy=snr_db:threshold=5",
+        "--server=triton",
+        "--backends=tensorrt",
+        "--precisions=INT8",
+        "--max_trials=2",
+    )
+    note("int8_as", said)
+    plain, chosen = said["trials"]
+    assert not plain["failure"] and chosen["settings"]["int8_as"] == "auto", said["trials"]
+    # Where TensorRT chooses INT8 for no node, that is said; nothing else may be wrong.
+    assert not chosen["failure"] or "TensorRT computes no node of it in INT8" in chosen["failure"]

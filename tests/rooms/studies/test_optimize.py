@@ -23,6 +23,8 @@ from tftrt_tools.command_line.report import optimize as report
 from tftrt_tools.models.inputs.rows import row_hashes
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.optimizing import goal_seen, known, mends, run, steps
+from tftrt_tools.studies.tuning import table
+from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.tftrt.conversion.plan import Plan
 
 LOOKED = ["profile", "diagnose", "diagnose"]
@@ -980,3 +982,64 @@ def test_a_signature_that_was_not_simulated_is_named(script):
     assert ". INT8 was not simulated on the rows that are scored for b" in script.run().story.verdict
     said = script.run(precisions=("INT8",), work_dir="other").story.verdict
     assert "INT8, simulated on 200 rows, answers like the original; b: not simulated" in said
+
+
+def won_by_a_plan(script):
+    """The documents of a search that a plan wins, with its table."""
+    tuned = script.documents["tune"]
+    plan_row = table.Row(
+        trial=2,
+        what="plan, FP16",
+        latencies={"s(x 8)": Latency(0.5, 0.01, 60)},
+        rows_per_second=16000.0,
+        accuracy=0.98,
+        snr_db=float("inf"),
+        kept=True,
+        build_seconds=9.0,
+        model_bytes=2_000_000,
+        servers=("triton",),
+        remark="winner",
+    )
+    tuned["trials"] = [{**one, "high_precision": [], "backend": "tensorrt"} for one in tuned["trials"]]
+    tuned |= {
+        "table": [plan_row.to_dict()],
+        "calls": ["s(x 8)"],
+        "goal": {"metric": "top1"},
+        "legend": "what it means",
+        "hints": ["its calls as CUDA graphs take 0.250 ms"],
+    }
+    script.documents["convert"] = {"backend": "tensorrt", "settings": {"precision_mode": "FP16"}, "cached": True}
+
+
+def test_a_plan_that_wins_is_verified_compared_and_published_for_triton(script, tmp_path):
+    won_by_a_plan(script)
+    done = script.run(
+        server="triton", slo="p99<20ms", repeat=2, publish="models/best", words={"inputs": ("--inputs=a",)}
+    )
+    assert done.story.ended == "" and done.story.made == {"model": "best"}
+    assert "--server=triton" in script.words("tune") and "--server=triton" in script.words("publish")
+    assert not any(word.startswith("--server") for words in script.calls for word in words if words[0] == "verify")
+    assert "--output_saved_model_dir=best" in script.words("convert")
+    assert done.known.of("build").cause == "builds of a plan are not compared" and "build" not in script.names
+    assert "batching is tuned for TensorFlow Serving alone" in done.known.of("bench").cause
+    # A plan is profiled alone, and has no flags of the way to a SavedModel.
+    assert not {"--original=model", "--inputs=a"} & set(script.words("profile"))
+    assert "--inputs=a" in script.words("verify")
+    assert done.known.of("convert").gave == "FP16, plan, taken from the engine cache"
+    assert done.known.of("tune").gave.startswith("plan, FP16, trial 2: 1.000 ms at call")
+    assert done.story.remarks[0] == "its calls as CUDA graphs take 0.250 ms"
+    report.write_page(done, str(tmp_path / "story.html"))
+    page = (tmp_path / "story.html").read_text()
+    assert "The models that were tried" in page and "plan, FP16" in page and "what it means" in page and ">inf<" in page
+
+
+def test_a_promise_that_was_not_looked_at_is_not_said_to_be_kept(script):
+    won_by_a_plan(script)
+    story = script.run(server="triton", slo="p99<20ms").story
+    assert story.outcome == "cannot tell" and "batching is tuned for TensorFlow Serving alone" in story.verdict
+
+
+def test_without_a_server_that_is_named_no_command_gets_one(script):
+    done = script.run(publish="models/best")
+    assert not any(word.startswith("--server") for words in script.calls for word in words)
+    assert done.story.outcome == "kept"

@@ -74,7 +74,7 @@ _OF_CONVERT = (
     "keep_native_nodes",
 )
 _OF_CALIBRATION = ("calibration_data", "calibration_batch_size", "num_calibration_batches")
-_OF_TUNE = ("accuracy_output", "objective_shape")
+_OF_TUNE = ("accuracy_output", "objective_shape", "server")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _STORY = "story.html"
 
@@ -288,6 +288,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         repeat=values.repeat,
         output=values.output_saved_model_dir,
         publish=_publish(values.publish),
+        server=values.server or "",
         work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
         words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present},
     )
@@ -349,7 +350,7 @@ def _repeated() -> tuple[str, ...]:
         *known.GRAPH,
         *known.JUDGING,
         *known.CACHE,
-        *_OF_TUNE,
+        *(name for name in _OF_TUNE if name != "server"),
         "data_rows",
         "label_column",
         "classes",

@@ -5,9 +5,10 @@ FP16 with the most harmful nodes in a higher precision, minimum segment size, pr
 fallbacks, scored on all of --data against the original, and timed; at the end the best trials and the original are timed in turns in one
 process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
 
---backends=tftrt,tensorrt also tries plans of TensorRT itself by the same rules: the model is exported with the precision written into the
-ONNX file, and built. A model that cannot be exported so is a trial that failed. The winner is of either kind; the commands that make it
-are printed. With --backends=tensorrt MODEL may be an ONNX file in FP32, or a plan directory: then the ONNX file that it holds is tuned.
+Plans of TensorRT itself are tried, too: the model is exported with the precision written into the ONNX file, and built. A model that cannot
+be exported so is a trial that failed. TensorFlow Serving runs no plan, so by default plans are only compared; with --server=triton, or
+--backends=tftrt,tensorrt, one may win. The table has latency, rows a second, accuracy, SNR, build time, size and what serves each model.
+MODEL may be an ONNX file in FP32, or a plan directory: then the ONNX file that it holds is tuned, among plans.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
 `tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
@@ -20,9 +21,9 @@ examples:
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3,8x224x224x3' \\
       --calibration_data=training/ --image_scale=1/255 --output_flagfile=resnet.flags
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
-      --backends=tftrt,tensorrt --output_saved_model_dir=resnet_tuned
+      --server=triton --output_saved_model_dir=resnet_tuned
   tftrt tune resnet.onnx --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
-      --backends=tensorrt --output_saved_model_dir=resnet_plan
+      --output_saved_model_dir=resnet_plan
   tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
 """
 

@@ -7,7 +7,8 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.report import html, optimize_plot
+from tftrt_tools.command_line.report import html, optimize_plot, trials
+from tftrt_tools.studies.optimizing.known import TUNE
 
 if TYPE_CHECKING:
     from tftrt_tools.studies.optimizing.run import Done
@@ -24,6 +25,7 @@ def write_page(done: Done, path: str) -> None:
     page = html.template("optimize.html").render(
         story=done.story,
         known=done.known,
+        trials=trials.of_document(done.known.document(TUNE)),
         classes=_CLASSES,
         line=shlex.join,
         plots=optimize_plot.plots(done.known),

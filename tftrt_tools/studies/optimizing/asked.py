@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from tftrt_tools.base import records
-from tftrt_tools.base.choices import Precision
+from tftrt_tools.base.choices import Precision, Server
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class Asked(records.Record):
     rate: float = 0.0
     # BASE_PATH/MODEL_NAME to publish to, or "".
     publish: str = ""
+    # What has to serve the model; "" for the default of the commands.
+    server: Server | Literal[""] = ""
     # Builds of the engines, the fastest of which is kept.
     repeat: int = 1
     # Folder of the results.
@@ -49,6 +52,11 @@ class Asked(records.Record):
     def path(self, name: str) -> str:
         """A file of the work folder."""
         return str(pathlib.Path(self.work_dir) / name)
+
+    @property
+    def serving(self) -> list[str]:
+        """The words of --server, as far as it was given."""
+        return [f"--server={self.server}"] if self.server else []
 
     @property
     def int8(self) -> bool:

@@ -10,6 +10,7 @@ from tftrt_tools.accuracy import metrics
 from tftrt_tools.base import terminal
 from tftrt_tools.base.stack.diagnosis import Diagnosis as Machine
 from tftrt_tools.models.savedmodel import flops
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.diagnosis.finding import Diagnosis, Trial
 from tftrt_tools.studies.optimizing.known import Known
 from tftrt_tools.studies.profiling import rows
@@ -119,9 +120,14 @@ def tune(known: Known, document: Document) -> str:
         return f"no trial gave a model, {beside}"
     one, call = trials[number], document["objective"]
     ms, native = one["latencies"][call]["ms"], document["native"][call]["ms"]
-    what = f"{one['settings']['precision_mode']}, trial {number}: {ms:.3f} ms at {call}, TensorFlow {native:.3f} ms"
+    by = backends.named(one.get("backend", backends.default().name)).title
+    title = f"{by}, " if by else ""
+    what = (
+        f"{title}{one['settings']['precision_mode']}, trial {number}: {ms:.3f} ms at {call}, TensorFlow {native:.3f} ms"
+    )
+    also = "".join(f"; {one}" for one in document.get("hints", ()))
     return (
-        f"{what}, {beside}"
+        f"{what}, {beside}{also}"
         if document["winner"]
         else f"no trial keeps {document['goal_text']}; nearest is {what}, {beside}"
     )
@@ -129,6 +135,10 @@ def tune(known: Known, document: Document) -> str:
 
 def convert(known: Known, document: Document) -> str:
     """The model that was made."""
+    by = backends.of_manifest(document)
+    if by != backends.default().name:
+        made = "taken from the engine cache" if document.get("cached") else "built"
+        return f"{document['settings']['precision_mode']}, {backends.named(by).title}, {made}"
     found = list(map(SignatureResult.from_dict, document["signatures"]))
     engines, built = sum(len(one.engines) for one in found), sum(len(one.built) for one in found)
     seconds = sum(one.build_seconds or 0.0 for one in found)

@@ -14,6 +14,7 @@ from tftrt_tools.base.stack.diagnosis import Diagnosis as Machine
 from tftrt_tools.models.inputs import drawing, find
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel import signatures
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.diagnosis.finding import Diagnosis, Finding
 from tftrt_tools.studies.optimizing import goal_seen as seen
 from tftrt_tools.studies.optimizing import mends
@@ -89,7 +90,15 @@ class Known:
     @property
     def repeated(self) -> bool:
         """Whether the engines are built several times after the conversion."""
-        return self.gpu and self.asked.repeat > 1
+        return self.gpu and self.asked.repeat > 1 and not self.plan_won
+
+    @property
+    def plan_won(self) -> bool:
+        """Whether the model is made by another back end than the default one."""
+        found = self.document(TUNE) or {}
+        number = found.get("winner") or found.get("best")
+        by = next((one.get("backend") for one in found.get("trials", ()) if one["number"] == number), None)
+        return by not in (None, backends.default().name)
 
     # ---- the graph
     @functools.cached_property

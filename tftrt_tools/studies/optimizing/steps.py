@@ -170,6 +170,7 @@ def _tune(known: Known) -> Commands:
         f"--accuracy={asked.goal}",
         f"--shapes={known.shapes}",
         f"--precisions={','.join(precisions)}",
+        *asked.serving,
         *(known.calibration if "INT8" in precisions else ()),
         *asked.given((*SOURCE, "accuracy_output", "objective_shape", *JUDGING, *CACHE)),
         *graph_words(known),
@@ -217,6 +218,8 @@ def _build(known: Known) -> Commands:
     asked = known.asked
     if asked.repeat == 1:
         return LeftOut("one build is asked for (--repeat)")
+    if known.plan_won:
+        return LeftOut("builds of a plan are not compared")
     words = [
         "build",
         asked.path(CONVERTED),
@@ -241,7 +244,7 @@ def _build_limits(known: Known, minutes: float) -> list[str]:
 def _build_cut(document: Mapping[str, Any]) -> bool:
     return any(
         passport.OUT_OF_TIME in one["reason"]
-        for signature in document["signatures"]
+        for signature in document.get("signatures", ())
         for one in signature.get("unbuilt", ())
     )
 
@@ -309,9 +312,10 @@ def _profile(known: Known) -> Commands:
     words = [
         "profile",
         asked.output,
-        f"--original={asked.model}",
+        # A plan is called without TensorFlow, and not in turns with a model that needs it.
+        *([] if known.plan_won else [f"--original={asked.model}"]),
         f"--shapes={known.shapes}",
-        *asked.given(SOURCE),
+        *([] if known.plan_won else asked.given(SOURCE)),
         f"--html={page}",
     ]
     return [Command("profile", words, [page])]
@@ -343,6 +347,10 @@ def _bench(known: Known) -> Commands:
     asked = known.asked
     if not asked.slo:
         return LeftOut("no promise was given by --slo")
+    if known.plan_won:
+        return LeftOut(
+            "batching is tuned for TensorFlow Serving alone: `tftrt bench --server=triton://… --slo=…` asks a server"
+        )
     if not known.right:
         return LeftOut(_NOT_RIGHT)
     rate = [f"--lowest_rate={asked.rate:g}"] if asked.rate else []
@@ -386,6 +394,7 @@ def _publish(known: Known) -> Commands:
         asked.output,
         f"--model_name={place.name}",
         f"--base_path={place.parent}",
+        *asked.serving,
         *warm,
         *asked.given(("op_library",)),
     ]

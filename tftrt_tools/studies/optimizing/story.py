@@ -138,6 +138,7 @@ def _of_calibration(known: Known) -> Iterator[str]:
 
 def remarks(known: Known) -> Iterator[str]:
     """What the user should know and decide."""
+    yield from (known.document(knowledge.TUNE) or {}).get("hints", ())
     yield from known.mends.left
     yield from _of_calibration(known)
     if known.of(knowledge.CALIBRATE) and not known.gpu and known.int8_misses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base import records
@@ -27,6 +27,8 @@ class Row(records.Record):
     # Number of the trial, 0 for the original.
     trial: int
     what: str
+    # Whether its calls are launched as CUDA graphs.
+    graphs: bool = False
     # {call as text: Latency}, one call at a time.
     latencies: Mapping[str, Latency]
     # Rows of one caller in a second at the call that counts; None where that failed.
@@ -52,6 +54,12 @@ class Row(records.Record):
     def served_by(self) -> str:
         """For people."""
         return ", ".join(_SHORT[one] for one in self.servers)
+
+
+def headings(calls: Sequence[str]) -> tuple[str, ...]:
+    """Of the latencies of calls, without the signature's name if there is only one."""
+    one = len({call.partition("(")[0] for call in calls}) == 1
+    return tuple(f"{call.partition('(')[2].rstrip(')') if one else call}, ms" for call in calls)
 
 
 def rows(done: Tuning) -> tuple[Row, ...]:
@@ -92,6 +100,7 @@ def _of_trial(one: Trial, done: Tuning) -> list[Row]:
     launched = dataclasses.replace(
         row,
         what=f"{one.text}, {GRAPHS}",
+        graphs=True,
         latencies=measured.graphs,
         rows_per_second=_rate(measured.graphs, done),
         remark="" if remark == _WINS else remark,

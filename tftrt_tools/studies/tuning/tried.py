@@ -163,8 +163,7 @@ class Tuning(results.Result):
     @property
     def headings(self) -> tuple[str, ...]:
         """Headings for the latencies of each call, without the signature's name if there is only one."""
-        one = len({call.partition("(")[0] for call in self.calls}) == 1
-        return tuple(f"{call.partition('(')[2].rstrip(')') if one else call}, ms" for call in self.calls)
+        return table.headings(self.calls)
 
     @property
     def table(self) -> tuple[table.Row, ...]:
@@ -262,6 +261,7 @@ class Tuning(results.Result):
             "native_runtime": self.runtime,
             "server": self.server,
             "table": [one.to_dict() for one in self.table],
+            "legend": self.legend,
             "hints": list(self.hints),
             "trials": [one.to_dict() for one in self.trials],
             "winner": self.winner.number if self.winner else None,
