@@ -11,12 +11,14 @@ import shlex
 import shutil
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 
 from tests import plan_runner
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
+from tests.prepared_models import unet_with_conditionals
 from tests.rooms.studies.test_tuning import BASE, CALL, SCORING, TIMED, TOP1, Synthetic, models, turns
 from tests.trial_worker import worker
 from tftrt_tools.accuracy import verify
@@ -1035,3 +1037,16 @@ def test_a_comparison_that_can_only_fail_is_left_out_and_said():
     assert tune._comparable(options, ["a"]) == options
     found = tune._comparable(options, ["a", "b"])
     assert found.compared == () and found.notes[0].endswith("(--signature_keys=a names one)")
+
+
+def test_a_frozen_input_is_in_no_file_and_in_no_shape_of_a_plan(tmp_path):
+    model = unet_with_conditionals(tmp_path / "unet")
+    made = plans(model, tmp_path, names={"serving_default": ("serving_default",)})
+    settings = Settings(shapes="volume:2x8x8x8x1;serving_default/training:scalar", freeze="training:false")
+    settings = space.with_precision(settings, "FP32")
+    assert (
+        made.built_with(settings).shapes == made.built_with(space.with_int8_as(settings)).shapes == "volume:2x8x8x8x1"
+    )
+    file = onnx.load(made.export(settings))
+    assert [one.name for one in file.graph.input] == ["volume"]
+    assert made.built_with(space.with_int8_as(settings)).freeze == "training:false"
