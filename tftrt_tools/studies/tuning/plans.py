@@ -13,7 +13,6 @@ from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.backends.protocol import Evidence, Work
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import table
-from tftrt_tools.models.savedmodel import frozen_inputs
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.signatures import DEFAULT
 from tftrt_tools.models.sources.source import Source
@@ -50,9 +49,6 @@ class Plans:
         Int8As from the model itself."""
         names = next(iter(self.asked.names.values()), ())
         same = recipe.recast(settings, plan_settings.Settings)
-        # What is frozen is no input of the file.
-        frozen = {one.rpartition("/")[2] for one in frozen_inputs.parse(settings.freeze)}
-        same = dataclasses.replace(same, shapes=shaping.without_inputs(same.shapes, frozen))
         if isinstance(settings, Int8As):
             changed = dataclasses.replace(same, int8_as=settings.int8_as, signature_keys=self._keys())
             return plan_settings.checked(changed)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.plan.profiles import Profile, Range
@@ -61,15 +61,6 @@ def without_signature(flag: str, names: Iterable[str]) -> str:
     for name in filter(None, names):
         flag = re.sub(rf"(^|[;|])\s*{re.escape(name)}/", r"\1", flag)
     return flag
-
-
-def without_inputs(flag: str, names: Collection[str]) -> str:
-    """The text of --shapes without some inputs, with or without the name of their signature."""
-    kept = (
-        ";".join(one for one in part.split(";") if one.partition(":")[0].strip().rpartition("/")[2] not in names)
-        for part in flag.split(_BETWEEN)
-    )
-    return _BETWEEN.join(kept)
 
 
 def _of_group(part: str, inputs: Sequence[InputSpec], signature: str) -> list[Profile]:
