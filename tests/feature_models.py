@@ -27,6 +27,18 @@ def _masked_tagger():
     return inputs, layers.TimeDistributed(layers.Dense(3))(x)
 
 
+def _turned():
+    """Sequences whose lengths follow from the zeros behind them, in the opposite order: a backward layer of TF1."""
+    inputs = tf.keras.Input((None, 6), name="x")
+
+    def turned(x):
+        lengths = tf.reduce_sum(tf.cast(tf.reduce_any(inputs > 0.5, -1), tf.int32), -1)
+        return tf.reverse_sequence(x, lengths, seq_axis=1, batch_axis=0)
+
+    back = turned(layers.LSTM(8, return_sequences=True)(turned(inputs)))
+    return inputs, layers.Dense(3, activation="softmax")(tf.concat([back, inputs], -1))
+
+
 def _language():
     inputs = tf.keras.Input((16,), name="codes")
     x = layers.LSTM(8, return_sequences=True)(tf.one_hot(tf.cast(inputs, tf.int32), 64))
@@ -57,6 +69,7 @@ FEATURES = {
     "dilated bytes": (_dilated_bytes, "bytes:1x24,4x24"),
     "tagger": (_tagger, "x:1x12x6,4x12x6"),
     "masked tagger": (_masked_tagger, "ids:1x12,4x12"),
+    "sequences turned by their lengths": (_turned, "x:1x12x6,4x12x6"),
     "language": (_language, "codes:1x16,4x16"),
     "cropped": (_cropped, "x:1x64x4,2x64x4"),
     "edges": (_edges, "x:1x32x48x3,2x32x48x3"),

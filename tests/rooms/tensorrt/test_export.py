@@ -611,6 +611,15 @@ REFUSED = [
     ),
     (dict(op="InstanceNormalization", inputs=(FLOATS, FLOATS, FLOATS)), "10", ""),
     (dict(op="EyeLike", inputs=(FLOATS,)), "8.5", "its shape has to be known, and depends on the inputs"),
+    (
+        dict(op="ReverseSequence", inputs=(FLOATS, Value("n", "int64", (None,), False))),
+        "8.5",
+        "how many sequences there are (the batch) has to be known, and is open",
+    ),
+    (dict(op="ReverseSequence", inputs=(FLOATS, Value("n", "int64", (None,), False))), "10", ""),
+    (dict(op="ReverseSequence", inputs=(FLOATS, Value("n", "int64", (3,), False))), "8.5", ""),
+    (dict(op="Pad", inputs=(FLOATS, Value("p", "int64", (4,), False))), "8.5", ""),
+    (dict(op="Squeeze", inputs=(FLOATS, Value("axes", "int64", (1,), True))), "8.5", ""),
     (dict(op="EyeLike", inputs=(Value("x", "float32", (4, 4), False),)), "8.5", ""),
     (
         dict(op="MaxPool", inputs=(FLOATS,), outputs=(FLOATS, Value("i", "int64", None, False))),
@@ -644,6 +653,22 @@ def test_a_type_that_the_list_does_not_name_is_a_doubt():
         parser.findings([Node(name="n", op="ConstantOfShape", inputs=(sizes,), outputs=(FLOATS,))], TARGETS["8.5"])
         == ()
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "more", "reason"),
+    [
+        (
+            "Pad",
+            (Value("p", "int64", (None,), False),),
+            "how many paddings it computes (two for each dimension) is not known",
+        ),
+        ("Squeeze", (), "it names no axes, and the sizes of its input are not known"),
+    ],
+)
+def test_what_a_parser_may_know_from_more_than_the_file_says_is_a_doubt(op, more, reason):
+    (found,) = parser.findings([Node(name="n", op=op, inputs=(FLOATS, *more), outputs=(FLOATS,))], TARGETS["8.5"])
+    assert (found.reason, found.certain) == (reason, False)
 
 
 def test_the_lists_are_of_ops_that_onnx_has():

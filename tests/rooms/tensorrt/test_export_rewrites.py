@@ -16,7 +16,7 @@ from tftrt_tools.command_line import cli
 from tftrt_tools.models.kinds.onnx import file
 from tftrt_tools.tensorrt.exporting import rewrite_job, rewriting
 from tftrt_tools.tensorrt.exporting.job import lowering
-from tftrt_tools.tensorrt.exporting.job.rewrites import converting, einsum, registry
+from tftrt_tools.tensorrt.exporting.job.rewrites import converting, einsum, registry, reverse_sequence
 from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Rewritten
 from tftrt_tools.tensorrt.exporting.targets import TARGETS
 
@@ -1056,3 +1056,76 @@ def test_a_rewrite_that_fails_or_spreads_constants_out_is_left_out(tmp_path, mon
     monkeypatch.setattr(rewrite_job, "_MOST_BYTES", 10)
     done = rewrite_job.job(asked(tmp_path, "gelu"))
     assert not done.changed and "too much for it" in done.rewrites[0].undone
+
+
+def reverse_sequences(path, shape, time, dtype="float32", rank_known=True):
+    """A file that reverses x along an axis by the lengths n."""
+    value = {"float32": onnx.TensorProto.FLOAT, "int32": onnx.TensorProto.INT32}[dtype]
+    ends = [
+        onnx.helper.make_tensor_value_info("x", value, shape),
+        onnx.helper.make_tensor_value_info("n", onnx.TensorProto.INT64, [shape[1 - time]]),
+    ]
+    nodes = [
+        onnx.helper.make_node("Identity", ["x"], ["a"]),
+        onnx.helper.make_node("ReverseSequence", ["a", "n"], ["b"], "turned", batch_axis=1 - time, time_axis=time),
+        onnx.helper.make_node("Identity", ["b"], ["y"]),
+    ]
+    outputs = [onnx.helper.make_tensor_value_info("y", value, shape)]
+    graph = onnx.helper.make_graph(nodes, "g", ends, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 16)], ir_version=8)
+    onnx.save(onnx.shape_inference.infer_shapes(model) if rank_known else model, path)
+    return model
+
+
+@pytest.mark.parametrize("time", [0, 1])
+@pytest.mark.parametrize("tail", [(), (3,), (2, 3)], ids=["2 axes", "3 axes", "4 axes"])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_sequences_reversed_by_their_lengths_are_one_gather_of_any_batch(time, tail, dtype, tmp_path):
+    shape = ["T", "B", *tail] if time == 0 else ["B", "T", *tail]
+    reverse_sequences(tmp_path / "m.onnx", shape, time, dtype)
+    model = onnx.load(tmp_path / "m.onnx")
+    assert reverse_sequence.rewrite(model, "8.5") == 1
+    onnx.checker.check_model(model, full_check=True)
+    assert "ReverseSequence" not in {one.op_type for one in model.graph.node}
+    session, rng = onnxruntime.InferenceSession(model.SerializeToString()), np.random.default_rng(0)
+    for batch, steps in ((1, 1), (4, 6), (3, 1), (0, 5), (2, 0)):
+        sizes = [steps, batch] if time == 0 else [batch, steps]
+        x = rng.normal(size=(*sizes, *tail)).astype(dtype)
+        if dtype == "float32" and x.size:
+            x.flat[0], x.flat[-1] = np.nan, np.inf
+        lengths = rng.integers(0, steps + 1, batch)
+        # TensorFlow's own answer: ONNX Runtime 1.23.2 answers otherwise for sequences of length 0.
+        wanted = tf.reverse_sequence(x, lengths, seq_axis=time, batch_axis=1 - time).numpy()
+        np.testing.assert_array_equal(session.run(None, {"x": x, "n": lengths})[0], wanted)
+
+
+def test_sequences_of_an_unknown_rank_stay_and_are_named(tmp_path):
+    reverse_sequences(tmp_path / "m.onnx", ["B", "T", 3], 1, rank_known=False)
+    model = onnx.load(tmp_path / "m.onnx")
+    assert reverse_sequence.rewrite(model, "8.5") == 0
+    assert list(reverse_sequence.missed(model, "8.5")) == [("turned", "how many dimensions its data has is not known")]
+
+
+def test_reversed_sequences_of_an_open_batch_are_exported_for_tensorrt_8_5(tftrt, tmp_path):
+    @tf.function(
+        autograph=False,
+        input_signature=[tf.TensorSpec((None, None, 3), name="x"), tf.TensorSpec((None,), tf.int32, name="n")],
+    )
+    def serve(x, n):
+        return {"y": tf.reverse_sequence(x * 2.0, n, seq_axis=1, batch_axis=0) + 1.0}
+
+    save(serve, tmp_path / "m")
+    flags = ("--shapes=x:4x7x3;n:4", "--ranges=n:0:7")
+    found, said = exported(tftrt, tmp_path / "m", tmp_path, *flags)
+    assert found["GatherElements"] == 1 and "1 node by reverse_sequence" in said and "ReverseSequence" not in found
+    done = tftrt(
+        "export",
+        tmp_path / "m",
+        f"--output={tmp_path / 'n.onnx'}",
+        *flags,
+        "--target=8.5",
+        "--rewrite=-reverse_sequence",
+    )
+    assert (
+        done.returncode == 3 and "how many sequences there are (the batch) has to be known, and is open" in done.stdout
+    )

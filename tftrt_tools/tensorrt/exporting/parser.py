@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from tftrt_tools.base import records
+from tftrt_tools.models.savedmodel.engine_op import Shape
 from tftrt_tools.tensorrt.exporting import advice
 from tftrt_tools.tensorrt.exporting.onnx_graph import INPUT, OUTPUT, Node
 from tftrt_tools.tensorrt.exporting.targets import Parser, Target
@@ -91,10 +92,18 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
             yield f"its {name} has to be a constant, and is computed"
     if node.op == "EyeLike" and (node.inputs[0].shape is None or None in node.inputs[0].shape):
         yield "its shape has to be known, and depends on the inputs"
+    if target.narrow and node.op == "ReverseSequence" and _open_batch(node):
+        yield "how many sequences there are (the batch) has to be known, and is open"
     if node.op == "MaxPool" and len(node.outputs) > 1:
         yield "the places of the largest (Indices) are not given"
     if target.narrow and node.beyond_int32 is not None and node.op not in _CLAMPED_WELL:
         yield f"the constant {node.beyond_int32} does not fit into INT32, which is what INT64 becomes in {target.title}"
+
+
+def _open_batch(node: Node) -> bool:
+    """Whether neither the lengths nor the data of a ReverseSequence tell how many sequences there are. Its batch is axis 0 or 1."""
+    data, lengths = (one.shape for one in node.inputs[:2])
+    return (lengths is None or lengths[0] is None) and (data is None or None in data[:2])
 
 
 def _of_end(node: Node, target: Target, parser: Parser) -> Iterator[str]:
@@ -106,6 +115,10 @@ def _of_end(node: Node, target: Target, parser: Parser) -> Iterator[str]:
         yield f"the constant {node.beyond_int32} does not fit into INT32, which is what INT64 becomes in {target.title}"
 
 
+def _open_length(shape: Shape) -> bool:
+    return shape is None or shape[0] is None
+
+
 def _doubt(node: Node, target: Target, parser: Parser) -> str:
     """Why the parser may refuse the node, or ""."""
     if node.op in _ENDS:
@@ -113,6 +126,14 @@ def _doubt(node: Node, target: Target, parser: Parser) -> str:
     if node.other_ranks:
         # Of the lists' restriction, and https://docs.nvidia.com/deeplearning/tensorrt/latest/_static/operators/If.html.
         return "its branches give tensors of different ranks, and TensorRT takes that only where known sizes decide between them"
+    if node.op == "Pad" and len(node.inputs) > 1 and not node.inputs[1].constant and _open_length(node.inputs[1].shape):
+        return "how many paddings it computes (two for each dimension) is not known"
+    if (
+        node.op == "Squeeze"
+        and not any(one.name for one in node.inputs[1:])
+        and None in (node.inputs[0].shape or (None,))
+    ):
+        return "it names no axes, and the sizes of its input are not known"
     index = _TYPED_INPUT.get(node.op, 0)
     values = node.outputs if node.op in _TYPED_OUTPUT else node.inputs[index:]
     if not values or values[0].constant:

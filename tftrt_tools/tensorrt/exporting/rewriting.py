@@ -57,6 +57,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
     "pad_pool": Rewrite(title="zeros around the input of a pooling: the pooling's own padding"),
     "loop_count": Rewrite(title="a Loop that counts up to a limit: one that says how often it runs"),
+    "reverse_sequence": Rewrite(
+        title="sequences reversed by their lengths: one GatherElements, which takes an open batch", default=("8.5",)
+    ),
     # By itself where it was measured.
     "wide_conv": Rewrite(
         title="a convolution of few channels with a long kernel: its long dimension becomes channels",

@@ -12,6 +12,7 @@ from tftrt_tools.tensorrt.exporting.job.rewrites import (
     layer_norm,
     loop_count,
     pad_pool,
+    reverse_sequence,
     slim,
     wide_conv,
 )
@@ -26,6 +27,7 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "simplify": slim.rewrite("graph_fusion", "subexpression_elimination", "weight_tying"),
     "pad_pool": pad_pool.rewrite,
     "loop_count": loop_count.rewrite,
+    "reverse_sequence": reverse_sequence.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
 
@@ -34,4 +36,5 @@ MISSED: Mapping[str, Callable[[onnx.ModelProto, str], Iterable[tuple[str, str]]]
     "layer_norm": layer_norm.missed,
     "gelu": gelu.missed,
     "loop_count": loop_count.missed,
+    "reverse_sequence": reverse_sequence.missed,
 }
