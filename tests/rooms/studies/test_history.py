@@ -101,7 +101,7 @@ def test_the_list_names_the_step(kept, capsys):
     assert run(f"--history_dir={kept}", f"--json={kept / 'out.json'}") == 0
     text = capsys.readouterr().out
     lines = [line for line in text.splitlines() if "from here on" in line]
-    assert len(lines) == 1 and "worse from here on" in lines[0] and lines[0].split()[0] == "13" and "-16." in lines[0]
+    assert len(lines) == 1 and "slower from here on" in lines[0] and lines[0].split()[0] == "13" and "-16." in lines[0]
     (found,) = json.loads((kept / "out.json").read_text())["series"]
     assert [one["number"] for one in found["entries"]] == list(range(1, 25)) and found["steps"][0]["worse"] is True
     assert found["steps"][0]["before"] == pytest.approx(2.0, rel=0.02) and found["machine"]["cpu"] == "A CPU"

@@ -117,4 +117,4 @@ def _print(found: History, json_path: str | None) -> None:
 
 
 def _step(step: Step | None) -> str:
-    return "" if step is None else f"{step.change:+.1%}, {'worse' if step.worse else 'better'} from here on"
+    return "" if step is None else f"{step.change:+.1%}, {'slower' if step.worse else 'faster'} from here on"
