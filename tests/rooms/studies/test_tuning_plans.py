@@ -990,6 +990,39 @@ class Launched(plan_runner.Loaded):
         return call
 
 
+def test_what_cannot_be_loaded_with_graphs_is_timed_without(exported, scoring):
+    @contextlib.contextmanager
+    def load(path, wanted):
+        if wanted.graphs:
+            raise errors.TftrtError("out of GPU memory", "")
+        yield Launched(runner_job.opened(f"{path}/model.onnx"))
+
+    asked = OfMade(path=str(exported), title="plan", facts=Measured(engines=1), timed=(TIMED,), scoring=scoring)
+    found = measure_job.made(asked, load)
+    assert not found.failure and found.latencies and found.graphs == {}
+
+
+def test_what_does_not_fit_beside_the_others_in_the_last_turns_is_left_out():
+    found, seen = compared(0.1), []
+
+    class Full:
+        def in_turns(self, best, timed):
+            seen.append([one.compared for one in best])
+            if any(seen[-1]):
+                raise errors.TftrtError("out of GPU memory", "")
+            return "final"
+
+    best = final.finalists(found.trials, found.winner, CALL)
+    assert tune._with_what_fits(Full(), best, TIMED) == "final" and seen[0][-1] and not any(seen[1])
+
+    class Broken:
+        def in_turns(self, best, timed):
+            raise errors.TftrtError("no GPU any more", "")
+
+    with pytest.raises(errors.TftrtError, match="no GPU any more"):
+        tune._with_what_fits(Broken(), [found.winner], TIMED)
+
+
 @pytest.mark.parametrize(("changes", "timed"), [({}, True), ({"wrong": True}, False), ({"captures": False}, False)])
 def test_calls_are_timed_as_graphs_only_where_they_are_captured_and_answer_alike(exported, scoring, changes, timed):
     loads = []

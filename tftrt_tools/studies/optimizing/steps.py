@@ -347,7 +347,7 @@ def _bench(known: Known) -> Commands:
     asked = known.asked
     if not asked.slo:
         return LeftOut("no promise was given by --slo")
-    if known.plan_won:
+    if known.plan_won or asked.server == "triton":
         return LeftOut(
             "batching is tuned for TensorFlow Serving alone: `tftrt bench --server=triton://… --slo=…` asks a server"
         )

@@ -124,18 +124,25 @@ def _graphs(asked: OfMade, first: Mapping[str, Arrays], load_made: Load) -> dict
     """{call: Latency} of calls that are launched as CUDA graphs, {} where not all could be. A graph that answers otherwise is none.
 
     Args: first: {call: its answer without a graph}."""
-    with load_made(asked.path, Wanted(label=f"the {asked.title} with CUDA graphs", graphs=True)) as model:
-        assert isinstance(model, Captures)
-        for number, one in enumerate(asked.timed, 1):
-            ready = _ready(model, one)
-            # The second call is the first that is launched as what the first one captured.
-            answers = [ready(), ready()]
-            if model.captured < number or any(not _equal(answer, first[one.call]) for answer in answers):
-                progress.note(
-                    f"calls of {one.call} run without a CUDA graph: none could be captured that answers alike"
-                )
-                return {}
-        return _latencies(model, asked.timed)
+    try:
+        with load_made(asked.path, Wanted(label=f"the {asked.title} with CUDA graphs", graphs=True)) as model:
+            return _latencies(model, asked.timed) if _launched(model, asked.timed, first) else {}
+    except errors.TftrtError as error:
+        progress.note(f"calls were not timed as CUDA graphs: {error.cause}")
+        return {}
+
+
+def _launched(model: Runner, timed: Sequence[Timed], first: Mapping[str, Arrays]) -> bool:
+    """Whether each call is captured as a graph and answers as it did before."""
+    assert isinstance(model, Captures)
+    for number, one in enumerate(timed, 1):
+        ready = _ready(model, one)
+        # The second call is the first that is launched as what the first one captured.
+        answers = [ready(), ready()]
+        if model.captured < number or any(not _equal(answer, first[one.call]) for answer in answers):
+            progress.note(f"calls of {one.call} are not timed as CUDA graphs: none was captured that answers alike")
+            return False
+    return True
 
 
 def _equal(one: Arrays, other: Arrays) -> bool:

@@ -356,7 +356,7 @@ def _in_turns(
     best = final_module.finalists(outcome.trials, outcome.winner, prepared.objective)
     timed = next(one for one in prepared.timed if one.call == prepared.objective)
     try:
-        found = trials.in_turns(best, timed)
+        found = _with_what_fits(trials, best, timed)
     except errors.TftrtError as error:
         return outcome.winner, None, (f"the best trials could not be timed in turns: {error.cause}",)
     winner = final_module.chosen(found, outcome.trials, options.goal)
@@ -367,6 +367,17 @@ def _in_turns(
         found,
         (f"timed one by one trial {outcome.winner.number} was the best; timed in turns, trial {winner.number} is",),
     )
+
+
+def _with_what_fits(trials: Trials, best: Sequence[Trial], timed: Timed) -> Final:
+    """Trials.in_turns; without what was tried for comparison alone, if that does not fit beside the others. Raises: TftrtError."""
+    try:
+        return trials.in_turns(best, timed)
+    except errors.TftrtError:
+        needed = [one for one in best if not one.compared]
+        if len(needed) == len(best):
+            raise
+        return trials.in_turns(needed, timed)
 
 
 def _first_table(trials: Trials, settings: Settings) -> Calibration | None:
