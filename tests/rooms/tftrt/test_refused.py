@@ -17,7 +17,8 @@ from tftrt_tools.models.execution import coverage, run
 from tftrt_tools.models.execution.job import gpu as gpu_module
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel import passport
-from tftrt_tools.models.savedmodel.job import graph
+from tftrt_tools.models.savedmodel.job import graph, protos
+from tftrt_tools.tftrt.calibration import file
 from tftrt_tools.tftrt.calibration import table as tables
 from tftrt_tools.tftrt.calibration.job import parts, tensorrt
 from tftrt_tools.tftrt.conversion import build, build_job, pass_log
@@ -60,6 +61,19 @@ def test_a_refused_int8_engine_is_measured_again_and_its_parts_have_tables_of_th
     kept = converted(model, CALLS, tmp_path, MEASURED, keep_native_nodes=".*strided_slice", **INT8)
     assert [one.table.scales for one in made.tables] == [one.table.scales for one in kept.tables]
     assert written(made) == {one.engine: one.table for one in made.tables}
+
+
+def test_the_method_that_was_decided_stays_and_is_not_compared_again(monkeypatch, tmp_path):
+    compared = []
+    real = int8._compared
+    monkeypatch.setattr(int8, "_compared", lambda *given: compared.append(given[0]) or real(*given))
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    model = cropping(tmp_path / "model")
+    made = converted(model, CALLS, tmp_path, MEASURED, precision_mode="INT8", calibration_method="auto")
+    assert len(compared) == 1 and len(made.result.built) == 2
+    stand_in(monkeypatch, Refusals("none"))
+    kept = converted(model, CALLS, tmp_path, MEASURED, keep_native_nodes=".*strided_slice", **INT8)
+    assert [one.table.scales for one in made.tables] == [one.table.scales for one in kept.tables]
 
 
 def test_a_given_table_is_divided_among_the_parts_with_the_scales_of_the_same_tensors(monkeypatch, tmp_path):
@@ -228,6 +242,15 @@ def tftrt_convert(model, output, *flags):
 SHAPES = "x:1x24x8,4x24x8"
 
 
+class LastRelu(Refusals):
+    """Refuses the last Relu of tests.engine_models.Steps."""
+
+    def compile(self, lone, feeds, dynamic):
+        (one,) = graph.native_segments(lone.graph_def).values()
+        self.op = "Relu" if any(node.name.endswith("Relu_2") for node in one.function.node_def) else "none"
+        super().compile(lone, feeds, dynamic)
+
+
 @pytest.mark.slow
 def test_build_splits_a_refused_engine_and_keeps_the_rest(monkeypatch, tmp_path):
     model = saved(Steps(), tmp_path / "model")
@@ -236,15 +259,7 @@ def test_build_splits_a_refused_engine_and_keeps_the_rest(monkeypatch, tmp_path)
     assert manifest["settings"].pop("leave_refused_nodes") is True
     passport.write(made, passport.MANIFEST, manifest)  # as versions before wrote it
 
-    class One(Refusals):
-        """Refuses the last Relu alone."""
-
-        def compile(self, lone, feeds, dynamic):
-            (one,) = graph.native_segments(lone.graph_def).values()
-            self.op = "Relu" if any(node.name.endswith("Relu_2") for node in one.function.node_def) else "none"
-            super().compile(lone, feeds, dynamic)
-
-    builds = One("")
+    builds = LastRelu("")
     done = refused_build(monkeypatch, made, tmp_path / "built", builds, tmp_path, "x:4x8")
     compiled = [name for name, _ in builds.compiled]
     assert len(compiled) == len(set(compiled)) == 5  # three, and the two parts of the last
@@ -303,7 +318,7 @@ def test_build_leaves_an_engine_unbuilt_that_has_no_part_worth_an_engine(monkeyp
 
 
 @pytest.mark.slow
-def test_build_divides_int8_tables_and_keeps_those_of_other_engines(monkeypatch, tmp_path):
+def test_build_divides_the_int8_table_of_a_split_engine(monkeypatch, tmp_path):
     model = cropping(tmp_path / "model")
     np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(16, 24, 8)).astype("f4"))
     flags = ("--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}", "--calibration_method=max")
@@ -311,8 +326,6 @@ def test_build_divides_int8_tables_and_keeps_those_of_other_engines(monkeypatch,
     kept = tftrt_convert(model, tmp_path / "kept", *flags, "--keep_native_nodes=.*strided_slice")
     done = refused_build(monkeypatch, made, tmp_path / "built", Refusals("StridedSlice"), tmp_path, SHAPES)
     assert len(done.built) == 2 and not done.unbuilt
-    from tftrt_tools.tftrt.calibration import file
-
     divided, measured = (file.read(path).engines for path in (tmp_path / "built", tmp_path / "kept"))
     assert [one.table.scales for one in divided] == [one.table.scales for one in measured]
     assert kept and {one.engine for one in divided} == {one.name for one in done.built}
@@ -328,3 +341,27 @@ def test_build_leaves_an_int8_engine_unbuilt_whose_ranges_no_file_has(monkeypatc
     with pytest.raises(errors.TftrtError) as raised:
         refused_build(monkeypatch, made, tmp_path / "built", Refusals("StridedSlice"), tmp_path, SHAPES)
     assert "no calibration file of the model has its ranges" in raised.value.cause
+
+
+@pytest.mark.slow
+def test_build_keeps_the_int8_tables_of_other_engines(monkeypatch, tmp_path):
+    model = saved(Steps(), tmp_path / "model")
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(16, 8)).astype("f4"))
+    made = tftrt_convert(
+        model,
+        tmp_path / "made",
+        "--minimum_segment_size=1",
+        "--precision_mode=INT8",
+        f"--calibration_data={tmp_path / 'data.npz'}",
+        "--calibration_method=max",
+    )
+    done = refused_build(monkeypatch, made, tmp_path / "built", LastRelu(""), tmp_path, "x:4x8")
+    before, after = (file.read(path).engines for path in (made, tmp_path / "built"))
+    assert (len(before), len(after), len(done.built)) == (3, 4, 4) and not done.unbuilt
+    kept = {one.segment: one.table for one in before} | {one.segment: one.table for one in after}
+    assert len(kept) == 5 and sum(kept[one.segment] == one.table for one in before) == 3
+    on_ops = {
+        graph.engine_name(node.name): tables.parse(node.attr["calibration_data"].s.decode())
+        for node in graph.engine_nodes(protos.meta_graph(protos.read(tmp_path / "built")).graph_def)
+    }
+    assert on_ops == {one.engine: one.table for one in after}
