@@ -158,7 +158,7 @@ def _convert(side, model, shapes, folder, options, seconds):
         *options.flags.split(),
     ]
     start = time.monotonic()
-    _run(command, root, seconds)
+    run(command, root, seconds)
     taken = time.monotonic() - start
     said = json.loads((folder / "out/assets.extra/tftrt/manifest.json").read_text())
     built = [engine for signature in said["signatures"] for engine in signature["built"]]
@@ -173,12 +173,13 @@ def _convert(side, model, shapes, folder, options, seconds):
 def _tensorrt(model, shapes, options, seconds):
     onnx = _models.onnx(options.workdir, model)
     command = [sys.executable, "-m", "benchmarks._trt_profiles", str(onnx), shapes, options.precision]
-    return json.loads(_run(command, _models.ROOT, seconds).splitlines()[-1])
+    return json.loads(run(command, _models.ROOT, seconds).splitlines()[-1])
 
 
-def _run(command, root, seconds):
-    """Its output. Raises: RuntimeError, subprocess.TimeoutExpired; its processes are ended then."""
-    env = {**_models.environment(gpu=True), "PYTHONPATH": str(root)}
+def run(command, root, seconds, **changes):
+    """Its output. Args: changes: variables of its environment. Raises: RuntimeError, subprocess.TimeoutExpired; its processes are ended
+    then."""
+    env = {**_models.environment(gpu=True, **changes), "PYTHONPATH": str(root)}
     process = subprocess.Popen(
         command,
         cwd=root,

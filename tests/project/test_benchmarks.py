@@ -18,6 +18,7 @@ from benchmarks import (
     _report,
     _stats,
     calibration,
+    call_ways,
     convert_overhead,
     engine_efficiency,
     latency,
@@ -459,3 +460,49 @@ def test_rows_of_foreign_onnx_files_are_as_their_inputs_want_them():
         named["320n"].shape_flag(8) == "images:8x3x320x320"
         and named["silero_vad"].shape_flag(8) == "input:1x576;state:2x1x128"
     )
+
+
+def test_call_ways_times_every_way_of_a_model_in_turns(tmp_path, capsys):
+    file = tmp_path / "ways.json"
+    assert call_ways.main(["--rounds=3", "--calls=2", f"--json={file}"]) == 0
+    rows = json.loads(file.read_text())["rows"]
+    ways = [row["way"] for row in rows]
+    assert ways[0] == call_ways.FIRST and len(ways) == len(set(ways)) == 8
+    assert {row["n"] for row in rows} == {6} and {row["only"] for row in rows} == {"CPU: overhead alone"}
+    assert rows[0]["ratio"] == rows[0]["ratio_min"] == 1 and "CPU: overhead alone" in capsys.readouterr().out
+
+
+def test_call_ways_goes_round_and_ends_when_the_time_is_up():
+    seen = []
+    ways = {call_ways.FIRST: lambda: seen.append("a"), "other": lambda: seen.append("b")}
+    call_ways.in_turns(ways, rounds=2, calls=1, end=float("inf"))
+    assert seen == ["a", "b", "a", "b", "b", "a"]
+    assert {way: len(times) for way, times in call_ways.in_turns(ways, 9, 1, end=0).items()} == {
+        call_ways.FIRST: 1,
+        "other": 1,
+    }
+
+
+def test_call_ways_holds_the_input_in_the_session_and_computes_each_time(tmp_path):
+    array = np.ones((1, 64), np.float32)
+    sessions = call_ways.Sessions(call_ways.save_small(tmp_path / "small"), array, "/CPU:0")
+    held = sessions.ways()["callable, held"]
+    first = held()
+    with sessions._holding.graph.as_default():
+        (variable,) = (one for one in sessions._holding.graph.get_operations() if one.name == "held_input")
+        sessions._holding.run(tf.raw_ops.AssignVariableOp(resource=variable.outputs[0], value=2 * array))
+    np.testing.assert_allclose(held(), 2 * first, rtol=1e-6)
+    sessions.close()
+
+
+def test_call_ways_refuses_a_way_with_other_answers():
+    with pytest.raises(SystemExit, match="other answers otherwise"):
+        call_ways.check({call_ways.FIRST: lambda: np.ones(2), "other": lambda: np.zeros(2)})
+
+
+def test_call_ways_gives_ratios_of_the_same_round():
+    found = call_ways.rows({call_ways.FIRST: [[0.002], [0.004], [0.005]], "other": [[0.001], [0.001], [0.002]]})[
+        "other"
+    ]
+    assert (found["ratio"], found["ratio_min"], found["ratio_max"]) == (0.4, 0.25, 0.5)
+    assert (found["p50_ms"], found["less_ms"], found["n"]) == (1, 3, 3)

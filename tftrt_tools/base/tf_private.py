@@ -210,6 +210,15 @@ def call(function: tf.types.experimental.ConcreteFunction, feed: Mapping[str, An
     return result
 
 
+def session_callable(session: Any, feeds: Sequence[str], fetches: Sequence[str]) -> Any:
+    """Session::RunCallable of a tf.compat.v1.Session: a function of NumPy arrays for the tensors `feeds` that returns those of `fetches`.
+
+    Python hands over arrays of the host alone, so feed_devices and fetch_devices have no use here. Session.make_callable with a feed_list
+    is Session.run.
+    """
+    return session._make_callable_from_options(config_pb2.CallableOptions(feed=feeds, fetch=fetches))
+
+
 @contextlib.contextmanager
 def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, dict[str, str]]]:
     """Rename, for a while, inputs that TensorFlow cannot save: names that no node may have ("x:0", "a b"), and two names that TensorFlow

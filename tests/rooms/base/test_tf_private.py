@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import tensorflow as tf
 
 from tests.conftest import ROOT
@@ -22,6 +23,14 @@ def test_no_other_file_imports_private_names():
         str(path.relative_to(ROOT)) for path in (ROOT / "tftrt_tools").rglob("*.py") if PRIVATE.search(path.read_text())
     }
     assert found == ALLOWED
+
+
+def test_a_session_callable_takes_arrays_and_gives_those_of_its_fetches():
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        x = tf.compat.v1.placeholder(tf.float32, [2], "x")
+        double, _ = tf.multiply(x, 2.0, name="double"), tf.negative(x, name="less")
+        run = tf_private.session_callable(session, ["x:0"], ["less:0", double.name])
+        assert [list(one) for one in run(np.float32([1.0, 2.0]))] == [[-1.0, -2.0], [2.0, 4.0]]
 
 
 def test_what_the_private_names_are_relied_on_for():

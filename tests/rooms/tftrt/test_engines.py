@@ -1,48 +1,21 @@
 """How engines are built one after the other, bounded and resumed. TensorRT's part needs a GPU (tests/gpu/test_gpu_engines.py); here the native
 segment runs in its place, and a file in an engine file's form is written."""
 
-import dataclasses
-import itertools
-import os
 import threading
 
 import pytest
 import tensorflow as tf
 
-from tests import prepared_models
-from tests.engine_files import engine_file
 from tests.engine_models import Branches, Steps, saved
+from tests.refusals import GPU, NUMBERS, VERSIONS, Builds, Refusals, converted, cropping, stand_in
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.engine_cache.store import Store
 from tftrt_tools.models.savedmodel.job import graph, loading
-from tftrt_tools.tftrt.calibration import methods
-from tftrt_tools.tftrt.conversion import convert_job, pass_log
-from tftrt_tools.tftrt.conversion.job import engines, finishing, graph_pass, int8, watched
+from tftrt_tools.tftrt.conversion import pass_log
+from tftrt_tools.tftrt.conversion.job import engines, finishing, graph_pass, watched
 from tftrt_tools.tftrt.conversion.settings import Settings
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
-
-VERSIONS = {"tensorflow": "2.14.1", "tensorrt": "8.5.3", "tensorrt_linked": "8.4.3"}
-_NUMBERS = itertools.count()
-GPU = {"name": "a GPU", "compute_capability": "9.0", "driver": "1"}
-
-
-@dataclasses.dataclass
-class Builds:
-    """What stands for TensorRT. compiled: (engine, shapes) in order; held: engine numbers that wait for `go_on`."""
-
-    compiled: list
-    held: set
-    go_on: threading.Event
-
-    def compile(self, lone, feeds, dynamic):
-        number = len(self.compiled)
-        self.compiled.append((lone.node, [tuple(tensor.shape.as_list() for tensor in feed) for feed in feeds]))
-        if number in self.held:
-            assert self.go_on.wait(30)
-
-    def serialize(self, name, path):
-        return bool(engine_file(path, (1, 8), engine=b"engine of " + name.encode()))
 
 
 @pytest.fixture
@@ -67,7 +40,7 @@ def build(model, calls, folder, store=None, minutes=None, dynamic=True):
     frozen = graph_pass.freeze("serving_default", function)
     passed = graph_pass.run(frozen, settings)
     # TensorFlow knows functions by name, for as long as this process lives.
-    finishing.unique_names(passed.graph_def, f"TRTEngineOp_{next(_NUMBERS)}")
+    finishing.unique_names(passed.graph_def, f"TRTEngineOp_{next(NUMBERS)}")
     result = SignatureResult.of("serving_default", loading.input_specs(function), passed)
     folder.mkdir(exist_ok=True)
     work = finishing.Work(
@@ -146,72 +119,6 @@ def _ticked(work, tick, builds):
 def test_in_implicit_batch_mode_the_smaller_batch_is_built_first(steps, builds, tmp_path):
     build(steps, [{"x": (8, 8)}, {"x": (2, 8)}], tmp_path / "files", dynamic=False)
     assert [shapes for _, shapes in builds.compiled] == 3 * [[([2, 8],), ([8, 8],)]]
-
-
-LAYER = "4: [graphShapeAnalyzer.cpp] Error Code 4: Internal Error ({engine}/{node}-slice:SLICE: ISliceLayer has out of bounds access on axis 1)"
-LOGGED = (
-    "2026-11-26 09:43:10.100000: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:86] DefaultLogger {said}\n"
-    + (
-        "2026-11-26 09:43:10.200000: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1120] TF-TRT Warning: Engine creation for "
-        "{engine} failed. The native segment will be used instead. Reason: INTERNAL: Failed to build TensorRT engine\n"
-    )
-)
-
-
-class Refusals(Builds):
-    """Builds that TensorRT refuses where the segment holds a node of such a type."""
-
-    def __init__(self, op, words=LAYER):
-        super().__init__([], set(), threading.Event())
-        self.op, self.words = op, words
-
-    def compile(self, lone, feeds, dynamic):
-        super().compile(lone, feeds, dynamic)
-        (one,) = graph.native_segments(lone.graph_def).values()
-        self.refused = next((node.name for node in one.function.node_def if node.op == self.op), None)
-        if self.refused:
-            os.write(
-                2, LOGGED.format(said=self.words.format(engine=lone.node, node=self.refused), engine=lone.node).encode()
-            )
-
-    def serialize(self, name, path):
-        return not self.refused and super().serialize(name, path)
-
-
-def converted(model, calls, tmp_path, **settings):
-    """Returns: the finishing.Made of the model's only signature, as convert_job makes it."""
-    loaded = loading.load(model)
-    work = finishing.Work(
-        settings=Settings(use_dynamic_shape=True, **settings), gpu=GPU, versions=VERSIONS, store=None, origin="model"
-    )
-    ready, measured = convert_job._ready(
-        loaded,
-        ["serving_default"],
-        0,
-        None,
-        work,
-        int8.Source(options=None, given=None),
-        f"TRTEngineOp_r{next(_NUMBERS)}",
-        calls,
-        str(tmp_path),
-        0,
-    )
-    return convert_job._signature(ready, measured, work, int8.Decision(methods.Method("max"), ""), str(tmp_path))
-
-
-def cropping(path):
-    @tf.function(input_signature=[tf.TensorSpec((None, None, 8), name="x")])
-    def serve(x):
-        y = tf.nn.relu(x * 2 + 1)[:, 2:-2]
-        return {"y": tf.nn.softmax(tf.nn.relu(y * 3 - 1) + 1)}
-
-    return prepared_models.save(serve, path)
-
-
-def stand_in(monkeypatch, builds):
-    monkeypatch.setattr(engines, "compile_engines", builds.compile)
-    monkeypatch.setattr(tf_private, "serialize_engines", builds.serialize)
-    return builds
 
 
 def test_a_node_that_tensorrt_refuses_by_name_stays_in_tensorflow_and_the_rest_is_built(monkeypatch, tmp_path):

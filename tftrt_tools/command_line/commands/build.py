@@ -47,6 +47,7 @@ from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies import backends
+from tftrt_tools.tftrt.conversion.signature_result import refused_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "dynamic_shape_profile_strategy": "strategy",
     "allow_build_at_runtime": "allow_build_at_runtime",
+    "leave_refused_nodes": "leave_refused_nodes",
     "tags": "tags",
 }
 # All builds are in GPU memory when they are timed.
@@ -104,6 +106,12 @@ def define(values: flags.FlagValues) -> None:
         "allow_build_at_runtime",
         None,
         "let a request whose shape has no engine build one; by default what the conversion chose",
+        **text,
+    )
+    flags.DEFINE_boolean(
+        "leave_refused_nodes",
+        None,
+        "leave a node that TensorRT refuses by name to TensorFlow, and build the rest; by default what the conversion chose",
         **text,
     )
     flags.DEFINE_list("tags", [], "tags of the MetaGraph, by default the only one or 'serve'", **text)
@@ -261,6 +269,8 @@ def _build(done: Build, console: Console, cache: Mapping[str, Any] | None) -> No
     else:
         ops = sum(len(one.engines) for one in done.signatures)
         console.print(f"{terminal.counted(ops, 'engine op')}, no engines: each target builds its own")
+    for line in refused_lines(done.signatures):
+        console.print(f"  {line}", soft_wrap=True)
     _building.print_unbuilt(console, done, cache)
     if done.cache_problem:
         console.print(f"the engine cache was not used: {done.cache_problem}", soft_wrap=True)

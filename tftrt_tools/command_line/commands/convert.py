@@ -68,7 +68,14 @@ ARGUMENTS = ("input_saved_model_dir", "output_saved_model_dir")
 CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
 _MAKES_TABLES = {*CALIBRATOR, "high_precision_nodes"}
 # Settings of the conversion that a look at the graph pass does not have.
-_AFTER_THE_PASS = {"shapes", "save_engines", "allow_no_engines", "calibration_table", "allow_quantization_changes"}
+_AFTER_THE_PASS = {
+    "shapes",
+    "save_engines",
+    "leave_refused_nodes",
+    "allow_no_engines",
+    "calibration_table",
+    "allow_quantization_changes",
+}
 # Flags of one run, such as where it writes. They do not decide the conversion, so convert.flags leaves them out.
 _NOT_REPEATED = (
     "overwrite",

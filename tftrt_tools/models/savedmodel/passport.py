@@ -41,6 +41,7 @@ _SIGNATURE = {
     "coverage": float,
     "engines": [{"name!": str, "precision": str, "native_segment": str, "ops": {str: int}}],
     "left_out": [dict],
+    "refused_nodes": [dict],
     "native_ops": {str: int},
     "build_seconds": float,
     "findings": [dict],

@@ -149,6 +149,9 @@ def convert(known: Known, document: Document) -> str:
     )
     left = [one for signature in found for one in signature.unbuilt]
     late = f"; {terminal.counted(len(left), 'engine op')} without an engine: {left[0].reason}" if left else ""
+    refused = [one.node for signature in found for one in signature.refused_nodes]
+    if refused:
+        late += f"; TensorRT refuses {terminal.counted(len(refused), 'node')}, which TensorFlow computes: {refused[0]}"
     precision = document["settings"]["precision_mode"]
     return f"{precision}, {terminal.counted(engines, 'engine op')}, {coverage_of(found):.0%} of the ops; {made}{late}"
 

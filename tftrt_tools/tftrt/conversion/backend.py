@@ -25,7 +25,16 @@ class TfTrt:
     settings = Settings
     convert_flags = frozenset({"layers"})
     build_flags = frozenset(
-        {"strip", "repeat", "dynamic_shape_profile_strategy", "allow_build_at_runtime", "tags", "layers", "op_library"}
+        {
+            "strip",
+            "repeat",
+            "dynamic_shape_profile_strategy",
+            "allow_build_at_runtime",
+            "leave_refused_nodes",
+            "tags",
+            "layers",
+            "op_library",
+        }
     )
     suffix = ""
     keeps_high: Mapping[Precision, str] = settings_module.KEEPS_HIGH

@@ -19,10 +19,10 @@ from tftrt_tools.models.execution import coverage, run
 from tftrt_tools.models.kinds.savedmodel import kind as saved_model
 from tftrt_tools.models.savedmodel import describe, files, passport, staging
 from tftrt_tools.tftrt.calibration import file
-from tftrt_tools.tftrt.conversion import layer_log, layer_table
+from tftrt_tools.tftrt.conversion import layer_log, layer_table, pass_apart
 from tftrt_tools.tftrt.conversion import settings as settings_module
 from tftrt_tools.tftrt.conversion.settings import Settings
-from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, SignatureResult, Unbuilt, refused_lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,7 @@ class Options:
     # Scratch GPU memory that an engine may use.
     max_workspace_size_bytes: int | None = None
     allow_build_at_runtime: bool | None = None
+    leave_refused_nodes: bool | None = None
     # Tags of the MetaGraph; () for the only one, or "serve".
     tags: tuple[str, ...] = ()
 
@@ -133,6 +134,7 @@ class Build(passport.Stamped, results.Result):
         ops, count = sum(len(signature.engines) for signature in self.signatures), len(self.built)
         return (
             f"{terminal.counted(ops, 'engine op')}, {terminal.counted(count, 'engine')} built",
+            *refused_lines(self.signatures),
             *(f"{engine.name} has no engine and runs in TensorFlow: {engine.reason}" for engine in self.unbuilt),
             f"written: {self.output} ({self.seconds:.1f} s)",
         )
@@ -193,7 +195,7 @@ def build(
             calibration=calibration,
         )
         env = layer_log.env(layers, bool(log_file))
-        outcome = build_engines.run(request, env=env, log_file=log_file)
+        outcome = pass_apart.run(build_engines, request, env=env, log_file=log_file)
         answer = outcome.result
         signatures, tables = answer.signatures, answer.tables
         versions = {**answer.versions, "python": platform.python_version()}
@@ -250,6 +252,8 @@ def _settings(
         "dynamic_shape_profile_strategy": options.strategy,
         "max_workspace_size_bytes": options.max_workspace_size_bytes or base.max_workspace_size_bytes,
     }
+    if options.leave_refused_nodes is not None:
+        changes["leave_refused_nodes"] = options.leave_refused_nodes
     if options.allow_build_at_runtime is not None:
         changes["allow_build_at_runtime"] = options.allow_build_at_runtime
     elif not manifest:

@@ -16,7 +16,7 @@ from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, inspector, loading, protos, segments
 from tftrt_tools.tftrt.calibration import file
 from tftrt_tools.tftrt.conversion.build import BuildRequest, Built
-from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, saving, watched
+from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, refused, saving, splitting, watched
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 if TYPE_CHECKING:
@@ -125,7 +125,10 @@ def _signatures(
         result = dataclasses.replace(result, name=signature_graph.name, twins=twins)
         needed = calls.get(signature_graph.name, [])
         tables = _tables(frozen, graph_def, signature_graph, settings, needed, calibration) if calibration else ()
-        built.append(finishing.finished(frozen, graph_def, result, work, needed, folder, tables))
+        made = finishing.finished(frozen, graph_def, result, work, needed, folder, tables)
+        method = int8.method_of(calibration) if calibration else "entropy"
+        again = splitting.Again(frozen, graph_def, work, needed, folder, f"{prefix}_{index}", method)
+        built.append(refused.left(made, again, work))
     return built
 
 

@@ -17,10 +17,9 @@ from tftrt_tools.models.execution.job import gpu as gpu_module
 from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import loading
-from tftrt_tools.models.savedmodel.shapes import InputSpec
-from tftrt_tools.tftrt.conversion import pass_log
 from tftrt_tools.tftrt.conversion.converting import Converted, ConvertRequest
 from tftrt_tools.tftrt.conversion.job import (
+    again,
     finishing,
     graph_pass,
     int8,
@@ -28,14 +27,13 @@ from tftrt_tools.tftrt.conversion.job import (
     patterns,
     planner,
     prepare,
+    refused,
     saving,
     watched,
 )
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 if TYPE_CHECKING:
-    from tensorflow.core.framework import graph_pb2
-
     from tftrt_tools.models.savedmodel.job.loading import Model
     from tftrt_tools.models.savedmodel.shapes import Call
     from tftrt_tools.tftrt.calibration.file import EngineTable
@@ -45,9 +43,6 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.job.int8 import Decision, Measured, Source
     from tftrt_tools.tftrt.conversion.quantization import Quantization
     from tftrt_tools.tftrt.conversion.settings import Settings
-
-# How often a signature is converted again at most, without the nodes that TensorRT refused.
-_MOST_REPEATS = 8
 
 
 def job(request: ConvertRequest) -> Converted:
@@ -113,7 +108,7 @@ def job(request: ConvertRequest) -> Converted:
         )
         for ready_signature, measured, decision in int8.each_decided(ready, settings, tables_from):
             converted, twins = (
-                _signature(ready_signature, measured, work, decision, folder),
+                _signature(ready_signature, measured, work, decision, folder, tables_from),
                 walked.twins[ready_signature.result.name],
             )
             results.append(dataclasses.replace(converted.result, twins=twins))
@@ -145,21 +140,10 @@ def job(request: ConvertRequest) -> Converted:
 
 @dataclasses.dataclass(frozen=True)
 class _Ready:
-    """A signature after the pass. converted: None where it has no engine."""
+    """A signature after the pass. divided: None where it has no engine."""
 
     result: SignatureResult
-    converted: _Converted | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Converted:
-    """graph_def: `frozen` after the pass; prefix: of its engines' names; calls: those that get engines."""
-
-    frozen: Frozen
-    graph_def: graph_pb2.GraphDef
-    prefix: str
-    specs: Sequence[InputSpec]
-    calls: Sequence[Call]
+    divided: again.Divided | None = None
 
 
 def _ahead(
@@ -210,75 +194,33 @@ def _ready(
     graph_def = passed.graph_def
     finishing.unique_names(graph_def, prefix)
     result = dataclasses.replace(result, findings=(*result.findings, *graph_pass.never_built(frozen, graph_def, calls)))
-    measured = int8.measured(name, frozen, graph_def, specs, settings, tables_from, folder)
-    return _Ready(
-        result, _Converted(frozen=frozen, graph_def=graph_def, prefix=prefix, specs=specs, calls=calls)
-    ), measured
+    divided = again.Divided(frozen=frozen, graph_def=graph_def, prefix=prefix, specs=specs, calls=calls)
+    divided, result, measured = again.measured(divided, result, settings, tables_from, folder)
+    if not result.engines:
+        return _Ready(result), int8.NOTHING
+    return _Ready(result, divided), measured
 
 
-def _signature(ready: _Ready, measured: Measured, work: Work, decision: Decision, folder: str) -> Made:
+def _signature(
+    ready: _Ready, measured: Measured, work: Work, decision: Decision, folder: str, tables_from: Source
+) -> Made:
     """Finish the conversion of one signature. Returns: finishing.Made."""
-    converted = ready.converted
-    if converted is None:
+    divided = ready.divided
+    if divided is None:
         return finishing.Made(result=ready.result)
-    tables = measured.tables(decision.method)
-    tables = int8.for_build(
-        converted.frozen,
-        converted.graph_def,
-        converted.specs,
-        work.settings,
-        converted.calls,
-        tables,
-        decision.method.name,
+    tables = again.written(divided, work.settings, measured.tables(decision.method), decision.method)
+    made = finishing.finished(
+        divided.frozen, divided.graph_def, ready.result, work, divided.calls, folder, tables, measured.record
     )
-    int8.write(converted.graph_def, tables)
-    finished = finishing.finished(
-        converted.frozen, converted.graph_def, ready.result, work, converted.calls, folder, tables, measured.record
-    )
-    # With other segments the tables would change, too.
-    return finished if tables else _without_refused(converted, finished, work, folder)
-
-
-def _without_refused(converted: _Converted, finished: Made, work: Work, folder: str) -> Made:
-    """Convert a signature again, as long as TensorRT refuses nodes by name: these stay in TensorFlow, and the rest is built."""
-    kept, name = converted.frozen.thrown[work.settings.dynamic], finished.result.name
-    for number in range(1, _MOST_REPEATS + 1):
-        refused = {
-            left.node: f"{pass_log.REFUSED} ({left.reason})"
-            for left in finished.result.unbuilt
-            if left.node and left.node not in kept
-        }
-        if not refused or work.budget.over:
-            break
-        progress.say(f"converting signature {name} without the nodes that TensorRT refuses")
-        kept.update(refused)
-        passed = graph_pass.run(converted.frozen, work.settings, patterns.Patterns())
-        finishing.unique_names(passed.graph_def, f"{converted.prefix}_{number}")
-        result = SignatureResult.of(
-            name,
-            converted.specs,
-            passed,
-            loop_flops.count(converted.frozen, passed.graph_def, converted.specs, converted.calls),
-        )
-        own = [finding for finding in finished.result.findings if finding.about == name]
-        result = dataclasses.replace(
-            result,
-            other_mode=finished.result.other_mode,
-            findings=(*own, *graph_pass.never_built(converted.frozen, passed.graph_def, converted.calls)),
-        )
-        if not passed.engines:
-            return finishing.Made(result=result)
-        finished = finishing.finished(converted.frozen, passed.graph_def, result, work, converted.calls, folder)
-    return finished
+    return refused.left(made, again.Again(divided, work, decision.method, folder, tables_from), work)
 
 
 def _check_quantization(name: str, quantization: Quantization, settings: Settings) -> None:
     """Raise CheckFailed if TF-TRT would depart from the quantization nodes or the precision. TF-TRT itself does not report that."""
-    problems = quantization.problems
-    if not quantization.aware or not problems or settings.allow_quantization_changes:
+    if (first := again.departure(quantization, settings)) is None:
         return
-    first = problems[0]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    count = len(quantization.problems) - 1
+    more = f" (and {count} more)" if count else ""
     raise errors.CheckFailed(
         f"quantization-aware signature {name!r}: {first.name} ({first.op}) {first.text}{more}",
         (first.mend + "; " if first.mend else "") + "`tftrt inspect` lists all of it; "

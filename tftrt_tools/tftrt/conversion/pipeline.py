@@ -29,7 +29,7 @@ from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion import advice, converting, layer_log, layer_table, pass_apart, pass_log
 from tftrt_tools.tftrt.conversion import settings as settings_module
 from tftrt_tools.tftrt.conversion.converting import CalibrateRequest, Converted, ConvertRequest, TablesFrom
-from tftrt_tools.tftrt.conversion.signature_result import SignatureResult, Unbuilt, coverage
+from tftrt_tools.tftrt.conversion.signature_result import SignatureResult, Unbuilt, coverage, refused_lines
 
 # If a smaller share of the ops is in TensorRT, the other batch mode is tried, and a line tells the user where to look.
 LITTLE = 0.9
@@ -103,6 +103,7 @@ class Conversion(passport.Stamped, results.Result):
         count = len(self.engines)
         return (
             f"{' and '.join(precisions)}, {terminal.counted(count, 'engine op')}, {self.coverage:.1%} of the computing ops",
+            *refused_lines(self.signatures),
             *(f"{engine.name} has no engine and runs in TensorFlow: {engine.reason}" for engine in self.unbuilt),
             f"written: {self.output} ({self.seconds:.1f} s)" if self.output else "dry run: nothing was written",
         )

@@ -94,6 +94,11 @@ class Settings(recipe.Recipe):
         default=False, help="accept where TF-TRT departs from a quantization-aware model or from the precision"
     )
     save_engines: bool = records.field(default=True, help="save the engines that --shapes built with the model")
+    leave_refused_nodes: bool = records.field(
+        default=True,
+        help="leave a node that TensorRT refuses by name while --shapes builds engines to TensorFlow, and build the rest; "
+        "--noleave_refused_nodes leaves its whole engine op without an engine",
+    )
     # Whether a model is taken in which no segment is worth an engine.
     allow_no_engines: bool = records.field(default=False, help="accept a model that gets no engine")
 

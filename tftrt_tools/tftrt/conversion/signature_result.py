@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.job.graph_pass import PassResult
 
 
+# How the reason of an engine op begins whose engine was refused.
+NOT_BUILT = "it did not build: "
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuiltEngine(records.Record):
     """An engine that was built."""
@@ -98,6 +102,8 @@ class SignatureResult(records.Record):
     twins: tuple[str, ...] = ()
     # Engine ops without an engine: it was not ready in time, it was refused, or no call reaches the op.
     unbuilt: tuple[Unbuilt, ...] = ()
+    # Nodes that TensorRT refused while engines were built, and that stay in TensorFlow for that.
+    refused_nodes: tuple[LeftOut, ...] = ()
     # The coverage of the other batch mode, None if it was not tried.
     other_mode: Outcome | None = None
 
@@ -166,6 +172,15 @@ class SignatureResult(records.Record):
         """(ops in engines, all ops) that compute something."""
         inside = sum(engine.compute_ops for engine in self.engines)
         return inside, inside + sum(self.native_ops.values())
+
+
+def refused_lines(results: Iterable[SignatureResult]) -> tuple[str, ...]:
+    """Lines for people on the nodes that TensorRT refused, and that stay in TensorFlow."""
+    return tuple(
+        f"node {one.node} ({one.op}) stays in TensorFlow: {one.reason}"
+        for result in results
+        for one in result.refused_nodes
+    )
 
 
 def coverage(results: Iterable[SignatureResult]) -> float:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.calibration.job.kept_back import Batch
 
 
+class NoTable(errors.TftrtError):
+    """TensorRT made no table for an engine. node: of its segment, the one that was refused, "" for none that is named. reason: of the
+    log."""
+
+    node = reason = ""
+
+
 def tables(
     frozen: Frozen, graph_def: graph_pb2.GraphDef, batches: Iterable[Batch], dynamic: bool, folder: str
 ) -> dict[str, str]:
@@ -34,7 +41,7 @@ def tables(
       batches: iterable of {input: np.ndarray}, all of one shape (TensorRT skips others without a word).
       dynamic: explicit batch mode. folder: for the engines that calibration builds, which are not kept.
 
-    Returns: {engine name: table text}. Raises: TftrtError where an engine has none.
+    Returns: {engine name: table text}. Raises: NoTable where an engine has none.
     """
     calibrating = type(graph_def)()
     calibrating.CopyFrom(graph_def)
@@ -56,12 +63,15 @@ def tables(
     missing = [name for name, table in texts.items() if not table]
     if missing:
         reason = build_log.reason(native_log.since(logged)) or "its reason may be in the log (--log_file)"
-        raise errors.TftrtError(
+        error = NoTable(
             f"TensorRT made no calibration table for {missing[0]} ({len(missing)} of {len(names)} engines have none): "
             f"{reason}",
             "--calibrator=toolkit needs no GPU and no engine build; what TensorRT cannot build stays out "
             "of engines by --keep_native_ops or --keep_native_nodes",
         )
+        segment = graph.native_segments(calibrating)[missing[0]]
+        error.node, error.reason = build_log.node(reason, [node.name for node in segment.function.node_def]), reason
+        raise error
     return {name: table.decode() for name, table in texts.items() if table}
 
 

@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import graph, loading, lone_engine, segments, slices, unbuildable
 from tftrt_tools.tftrt.conversion.job import build_progress, engine_inputs, watched
 from tftrt_tools.tftrt.conversion.job.timing_cache import TimingCache
-from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, Unbuilt
+from tftrt_tools.tftrt.conversion.signature_result import NOT_BUILT, BuiltEngine, Unbuilt
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -73,6 +73,7 @@ def build(
     settings: Settings,
     calls: Sequence[Call],
     site: Site,
+    done: SignatureResult | None = None,
 ) -> tuple[SignatureResult, dict[str, Any]]:
     """Build the engines of one signature for declared shapes.
 
@@ -81,7 +82,8 @@ def build(
 
     Args:
       frozen: graph_pass.Frozen of the signature; graph_def: its converted graph, with the final engine names.
-      result: SignatureResult. calls: [{input: shape}]. site: Site.
+      result: SignatureResult. calls: [{input: shape}]. site: Site. done: of an earlier build of the same signature, with the same calls and
+        folder: engine ops that have their names from there are not built again.
 
     Returns: (SignatureResult with built and unbuilt engines, {engine name: trackable resource}; {} if engines are not to be saved).
 
@@ -101,20 +103,21 @@ def build(
     cached = max(settings.maximum_cached_engines, len(calls_to_build), *map(len, inputs.feeds.values()))
     graph.set_on_engines(graph_def, max_cached_engines_count=cached)
     result = dataclasses.replace(result, engines=tuple(graph.engine_ops(graph_def)))
-    builder = _Builder(graph_def, result, settings, inputs, site)
+    kept = _by_name((*done.built, *done.unbuilt) if done else ())
+    builder = _Builder(graph_def, result, settings, inputs, site, kept.keys())
     start = time.monotonic()
     built: list[BuiltEngine] = []
     unbuilt: list[Unbuilt] = []
     resources: dict[str, Any] = {}
     for number, engine in enumerate(result.engines):
         path = pathlib.Path(site.folder) / (engine_assets.PREFIX + engine.name)
-        result_of_engine = builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
-        if isinstance(result_of_engine, Unbuilt):
-            unbuilt.append(result_of_engine)
+        found = kept.get(engine.name) or builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
+        if isinstance(found, Unbuilt):
+            unbuilt.append(found)
             continue
-        built += result_of_engine
+        built += found
         resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
-    seconds = round(time.monotonic() - start, 2)
+    seconds = round(time.monotonic() - start + ((done and done.build_seconds) or 0.0), 2)
     result = dataclasses.replace(
         result,
         calls=tuple(calls),
@@ -128,6 +131,17 @@ def build(
         ),
     )
     return result, resources if settings.save_engines else {}
+
+
+def _by_name(done: Iterable[BuiltEngine | Unbuilt]) -> dict[str, Unbuilt | list[BuiltEngine]]:
+    """{engine: what _Builder.engine gave for it}."""
+    named: dict[str, Unbuilt | list[BuiltEngine]] = {}
+    for one in done:
+        if isinstance(one, Unbuilt):
+            named[one.name] = one
+        elif isinstance(engines := named.setdefault(one.name, []), list):
+            engines.append(one)
+    return named
 
 
 def _wanted(calls: Sequence[Call], settings: Settings) -> Sequence[Call]:
@@ -156,11 +170,15 @@ class _Builder:
         settings: Settings,
         inputs: engine_inputs.Inputs,
         site: Site,
+        kept: Collection[str],
     ) -> None:
+        """Args: kept: names of engine ops that are not built here."""
         self._graph_def, self._result, self._settings = graph_def, result, settings
         self._feeds, self._by_values, self._site = inputs.feeds, inputs.by_values, site
         self._lone = {
-            engine_op.name: self._alone(engine_op) for engine_op in result.engines if self._feeds.get(engine_op.name)
+            engine_op.name: self._alone(engine_op)
+            for engine_op in result.engines
+            if self._feeds.get(engine_op.name) and engine_op.name not in kept
         }
         self._keys = self._cache_keys() if site.store else {}
         self._gpu = gpu_module.identity()
@@ -276,7 +294,7 @@ class _Builder:
         )
         if node and not reported:
             mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
-        return Unbuilt(name=engine.name, reason=f"it did not build: {reason}", refused=True, mend=mend, node=node)
+        return Unbuilt(name=engine.name, reason=NOT_BUILT + reason, refused=True, mend=mend, node=node)
 
     def _cache_keys(self) -> dict[str, EngineKey]:
         """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""
@@ -294,7 +312,7 @@ class _Builder:
                 engine, self._feeds[engine.name], plain[engine.name], named[engine.name], tables[engine.name]
             )
             for engine in self._result.engines
-            if self._feeds.get(engine.name) and engine.name in plain
+            if engine.name in self._lone and engine.name in plain
         }
 
     def _key(self, engine: EngineOp, calls: tuple[Feed, ...], digest: str, named: str, table: bytes) -> EngineKey:

@@ -92,8 +92,10 @@ def finished(
     folder: str | os.PathLike[str],
     tables: Sequence[EngineTable] = (),
     record: DataRecord | None = None,
+    done: SignatureResult | None = None,
 ) -> Made:
-    """Build the engines of a signature whose graph is complete, where calls are given, and make its function. Returns: Made."""
+    """Build the engines of a signature whose graph is complete, where calls are given, and make its function. Args: done: as of
+    engines.build. Returns: Made."""
     settings = work.settings
     built: dict[str, Any] = {}
     if calls:
@@ -106,7 +108,7 @@ def finished(
             origin=work.origin,
             budget=work.budget,
         )
-        result, built = engines.build(frozen, graph_def, result, settings, calls, site)
+        result, built = engines.build(frozen, graph_def, result, settings, calls, site, done)
     left = {engine.name for engine in result.unbuilt}
     for node in graph.engine_nodes(graph_def):
         # An engine that was not ready in time here would make a request wait just as long.

@@ -208,14 +208,14 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
     several = frozen.preparation.apart & named
     parts = {node.name for node in frozen.graph_def.node if several and stands_for(node.name, several)}
     high = (named | parts) - native
-    result, log = _once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
+    result, log = once(frozen, frozen.graph_def, settings, settings.precision_mode, native | high)
     requested = {engine.name: settings.precision_mode for engine in graph.engine_ops(result)}
     if high:
         # Nodes that the second pass took are no longer left out; for the others its newer reason counts.
-        result, log = _once(frozen, result, settings, "FP32", native)
+        result, log = once(frozen, result, settings, "FP32", native)
     requested = {engine.name: requested.get(engine.name, "FP32") for engine in graph.engine_ops(result)}
     patterns.in_int8_engines(result, settings.high_precision_nodes, gathered)
-    left_out = _left_out(result, log, native, settings, frozen)
+    left_out = left_of(result, log, native, settings, frozen)
     statements = quantization_aware.statements(
         frozen.graph_def, result, requested, dynamic=settings.dynamic, left_out=left_out
     )
@@ -232,7 +232,7 @@ def run(frozen: Frozen, settings: Settings, gathered: Patterns | None = None) ->
 def clusters(frozen: Frozen, settings: Settings) -> PassLog:
     """All segments of any size that TF-TRT would form, from one pass with a minimum size that none reaches. Returns: pass_log.PassLog."""
     native = _native(frozen, settings, patterns.Patterns())
-    _, log = _once(
+    _, log = once(
         frozen,
         frozen.graph_def,
         dataclasses.replace(settings, minimum_segment_size=10**6),
@@ -265,9 +265,14 @@ def _matching(graph_def: graph_pb2.GraphDef, settings: Settings, flag: str, gath
     return patterns.matching(flag, getattr(settings, flag), [node.name for node in nodes], gathered)
 
 
-def _once(
+def once(
     frozen: Frozen, graph_def: graph_pb2.GraphDef, settings: Settings, precision: Precision, preserved: AbstractSet[str]
 ) -> tuple[graph_pb2.GraphDef, PassLog]:
+    """Run the pass once. Engine ops of an earlier pass stay as they are.
+
+    Args: graph_def: `frozen`, or what an earlier pass made of it. precision: of the new engines. preserved: names of nodes that stay in
+      TensorFlow. Returns: (the graph after the pass, pass_log.PassLog).
+    """
     before = {node.name for node in graph.engine_nodes(graph_def)}
     # The pass runs as FP32: asked for FP16 it sends every Cast to float32 through half in the whole graph, and the integer 100000
     # becomes inf. The engine op's precision attribute decides what TensorRT builds. Only as INT8 does it take quantization nodes;
@@ -301,9 +306,11 @@ def _once(
     return converted, pass_log.parse(text)
 
 
-def _left_out(
+def left_of(
     graph_def: graph_pb2.GraphDef, log: PassLog, native: AbstractSet[str], settings: Settings, frozen: Frozen
 ) -> tuple[pass_log.LeftOut, ...]:
+    """The nodes of a graph after the pass that compute something and stay in TensorFlow, with the reasons. Args: log: of the pass. native:
+    nodes that the user keeps there."""
     remaining = [node for node in graph_def.node if node.op not in graph.PASSIVE_OPS and node.op != graph.ENGINE_OP]
     return tuple(_reason(node, log, native, settings, frozen) for node in remaining)
 

@@ -17,10 +17,10 @@ from tftrt_tools.models.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.models.savedmodel.job import graph, inferred, segment, segments
 from tftrt_tools.tftrt.calibration import comparison, file, methods, table
 from tftrt_tools.tftrt.calibration.comparison import Compared, Comparison
-from tftrt_tools.tftrt.calibration.job import choosing, data, fitting, numbering, tensor_names, toolkit
+from tftrt_tools.tftrt.calibration.job import choosing, data, fitting, numbering, parts, tensor_names, toolkit
 from tftrt_tools.tftrt.calibration.record import DataRecord
 from tftrt_tools.tftrt.conversion.converting import TablesFrom
-from tftrt_tools.tftrt.conversion.job import engine_inputs
+from tftrt_tools.tftrt.conversion.job import engine_inputs, refused
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def measured(
     Raises: UsageError, TftrtError.
     """
     digests = segments.engine_digests(graph_def, names=True)
-    _without_floats_to_fp16(graph_def, settings)
+    without_floats_to_fp16(graph_def, settings)
     digest_of = {engine: digests[engine] for engine in wanting_tables(graph_def)}
     if not digest_of:
         return NOTHING
@@ -346,7 +346,7 @@ def _reused(
     return tables
 
 
-def _without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -> None:
+def without_floats_to_fp16(graph_def: graph_pb2.GraphDef, settings: Settings) -> None:
     """Turn INT8 engines without floats into FP16: without a table they would calibrate in production, for ever."""
     native, ends = graph.native_segments(graph_def), (engine_op.INPUT, engine_op.OUTPUT)
     empty = {
@@ -403,6 +403,26 @@ def _inputs_of(function: function_pb2.FunctionDef, pattern: str, dynamic: bool, 
 def _tensor(source: str, arguments: Mapping[str, str]) -> str:
     name, _, port = source.partition(":")
     return f"{arguments[name]}:0" if name in arguments else f"{name}:{port or 0}"
+
+
+def split(
+    before: graph_pb2.GraphDef,
+    made: Sequence[file.EngineTable],
+    after: graph_pb2.GraphDef,
+    wanted: Sequence[str],
+    settings: Settings,
+    method: choices.Method,
+) -> tuple[file.EngineTable, ...]:
+    """Tables for engines of a graph after some engines were split. Args: before: the graph whose engines have the tables `made`. after: the
+    new one; wanted: its engines that need tables. method: of constants. Raises: refused.NotLeft where a part's ranges are not known."""
+    if not wanted:
+        return ()
+    if not made:
+        raise refused.NotLeft("no calibration file of the model has its ranges; calibrate it again")
+    try:
+        return parts.tables(before, made, after, wanted, dynamic=settings.dynamic, method=method)
+    except errors.TftrtError as error:
+        raise refused.NotLeft(f"{error.cause}; {error.mend}") from None
 
 
 def _without(made: file.EngineTable, excluded: Collection[str]) -> file.EngineTable:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tftrt_tools.models.savedmodel.job import graph
+from tftrt_tools.tftrt.conversion import pass_log
 from tftrt_tools.tftrt.conversion.quantization import (
     DYNAMIC_RANGE,
     EXPLICIT_INT8,
@@ -106,7 +107,8 @@ def statements(
       after: GraphDef that the pass made of it; precision_mode of the engines as they will be saved.
       requested: the requested precision, or {engine name: precision} if engines differ.
       dynamic: whether the pass ran with dynamic shapes.
-      left_out: pass_log.LeftOut of the pass; those that the user or the segment's size kept out are no problem of quantization.
+      left_out: pass_log.LeftOut of the pass; those that the user, the segment's size or
+        TensorRT kept out are no problem of quantization.
 
     Returns: Quantization.
     """
@@ -124,7 +126,7 @@ def statements(
     detected = detect(before)
     nodes = tuple(_statement(node, view, ranks.get(node.name)) for node in detected)
     taken = {node.name for node in nodes if node.kind in (EXPLICIT_INT8, DYNAMIC_RANGE)}
-    kept = {node.node for node in left_out if node.reason.startswith(("kept native", "its segment"))}
+    kept = {node.node for node in left_out if node.reason.startswith(("kept native", "its segment", pass_log.REFUSED))}
     lost = tuple(filter(None, (_lost(node, view) for node in before.node if node.name not in kept)))
     altered = tuple(
         filter(None, (_altered(node, view.flow.nodes[node.name]) for node in detected if node.name in taken))

@@ -1,0 +1,367 @@
+"""What becomes of a build in which TensorRT refuses nodes by name: `tests.refusals` stands in for TensorRT."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from tests import quantized
+from tests.command_here import run_tftrt
+from tests.engine_models import Steps, saved
+from tests.refusals import GPU, VERSIONS, Refusals, converted, cropping, stand_in
+from tftrt_tools.base import errors, tf_private
+from tftrt_tools.base.process import child
+from tftrt_tools.command_line.commands import _made
+from tftrt_tools.models.execution import coverage, run
+from tftrt_tools.models.execution.job import gpu as gpu_module
+from tftrt_tools.models.inputs.options import DataOptions
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel.job import graph, protos
+from tftrt_tools.tftrt.calibration import file
+from tftrt_tools.tftrt.calibration import table as tables
+from tftrt_tools.tftrt.calibration.job import parts, tensorrt
+from tftrt_tools.tftrt.conversion import build, build_job, pass_log
+from tftrt_tools.tftrt.conversion.job import finishing, int8
+from tftrt_tools.tftrt.conversion.signature_result import refused_lines
+
+CALLS = [{"x": (1, 24, 8)}, {"x": (4, 24, 8)}]
+DATA = DataOptions(random=True, shapes="x:8x24x8", batches=2)
+MEASURED = int8.Source(options=DATA, given=None)
+INT8 = {"precision_mode": "INT8", "calibration_method": "max"}
+
+
+def by_tensor(made):
+    """{tensor of the graph without engines: scale} of a finishing.Made with its graph in `function`."""
+    return scales(made.function.graph.as_graph_def(), made.tables)
+
+
+def scales(graph_def, engine_tables):
+    divided = parts._Divided(graph_def)
+    known = parts._Known(divided, engine_tables, True)
+    return {tensor: one.table.scales[name] for tensor, (one, name) in known._lines.items() if name in one.table.scales}
+
+
+def written(made):
+    """{engine: the table on its op}."""
+    return {
+        graph.engine_name(node.name): tables.parse(node.attr["calibration_data"].s.decode())
+        for node in graph.engine_nodes(made.function.graph.as_graph_def())
+    }
+
+
+def test_a_refused_int8_engine_is_measured_again_and_its_parts_have_tables_of_their_own(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    model = cropping(tmp_path / "model")
+    made = converted(model, CALLS, tmp_path, MEASURED, **INT8)
+    assert len(made.result.built) == 2 and not made.result.unbuilt and made.record is not None
+    (left,) = made.result.refused_nodes
+    assert left.op == "StridedSlice" and left.reason.startswith(pass_log.REFUSED)
+    stand_in(monkeypatch, Refusals("none"))
+    kept = converted(model, CALLS, tmp_path, MEASURED, keep_native_nodes=".*strided_slice", **INT8)
+    assert [one.table.scales for one in made.tables] == [one.table.scales for one in kept.tables]
+    assert written(made) == {one.engine: one.table for one in made.tables}
+
+
+def test_the_method_that_was_decided_stays_and_is_not_compared_again(monkeypatch, tmp_path):
+    compared = []
+    real = int8._compared
+    monkeypatch.setattr(int8, "_compared", lambda *given: compared.append(given[0]) or real(*given))
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    model = cropping(tmp_path / "model")
+    made = converted(model, CALLS, tmp_path, MEASURED, precision_mode="INT8", calibration_method="auto")
+    assert len(compared) == 1 and len(made.result.built) == 2
+    stand_in(monkeypatch, Refusals("none"))
+    kept = converted(model, CALLS, tmp_path, MEASURED, keep_native_nodes=".*strided_slice", **INT8)
+    assert [one.table.scales for one in made.tables] == [one.table.scales for one in kept.tables]
+
+
+def test_a_given_table_is_divided_among_the_parts_with_the_scales_of_the_same_tensors(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("none"))
+    model = cropping(tmp_path / "model")
+    whole = converted(model, CALLS, tmp_path, MEASURED, **INT8)
+    kept = converted(model, CALLS, tmp_path, MEASURED, keep_native_nodes=".*strided_slice", **INT8)
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    given = int8.Source(options=None, given=calibration(whole.tables))
+    made = converted(model, CALLS, tmp_path, given, **INT8)
+    assert len(made.result.built) == 2 and not made.result.unbuilt
+    assert [one.table.scales for one in made.tables] == [one.table.scales for one in kept.tables]
+    assert written(made) == {one.engine: one.table for one in made.tables}
+
+
+def calibration(engine_tables):
+    from tftrt_tools.tftrt.calibration.file import Calibration
+
+    return Calibration(
+        **passport.stamp(),
+        calibrator="toolkit",
+        method="max",
+        tensorrt="8.5.3",
+        tensorflow="2.14.1",
+        model="",
+        model_digest="",
+        data={},
+        engines=tuple(engine_tables),
+    )
+
+
+def without(one, end):
+    """A table without the lines whose names end so."""
+    kept = {name: scale for name, scale in one.table.scales.items() if not name.endswith(end)}
+    return dataclasses.replace(one, table=tables.Table(one.table.header, kept), left_out=())
+
+
+def test_a_part_whose_end_no_table_knows_is_left_as_it_is_and_says_why(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    model = cropping(tmp_path / "model")
+    real = parts.tables
+
+    def forgetful(before, made, after, wanted, **options):
+        return real(before, [without(one, "strided_slice") for one in made], after, wanted, **options)
+
+    monkeypatch.setattr(parts, "tables", forgetful)
+    stand_in(monkeypatch, Refusals("none"))
+    whole = converted(model, CALLS, tmp_path, MEASURED, **INT8)
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    given = int8.Source(options=None, given=calibration(whole.tables))
+    made = converted(model, CALLS, tmp_path, given, **INT8)
+    (left,) = made.result.unbuilt
+    assert left.refused and "strided_slice is not left to TensorFlow: the table of" in left.reason
+    assert "calibrate again" in left.reason and "\n" not in left.reason
+    assert not made.result.refused_nodes and len(made.result.engines) == 1
+
+
+def test_without_the_flag_the_engine_stays_unbuilt(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    made = converted(cropping(tmp_path / "model"), CALLS, tmp_path, leave_refused_nodes=False)
+    (left,) = made.result.unbuilt
+    assert left.refused and left.node and not made.result.refused_nodes and not made.result.built
+    assert "--keep_native_nodes=" in left.mend
+
+
+def test_tensorrts_own_calibration_goes_on_without_a_node_that_it_refuses(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("none"))
+    calls = []
+
+    def calibrated(frozen, graph_def, batches, dynamic, folder):
+        list(batches)
+        calls.append(graph_def)
+        native = graph.native_segments(graph_def)
+        for segment in native.values():
+            for node in segment.function.node_def:
+                if node.op == "StridedSlice":
+                    error = tensorrt.NoTable("TensorRT made no calibration table", "a mend")
+                    error.node, error.reason = node.name, "ISliceLayer has out of bounds access"
+                    raise error
+        return {engine: "TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c010a14\n" for engine in native}
+
+    monkeypatch.setattr(tensorrt, "tables", calibrated)
+    settings = {"precision_mode": "INT8", "calibrator": "tensorrt"}
+    made = converted(cropping(tmp_path / "model"), CALLS, tmp_path, MEASURED, **settings)
+    assert len(calls) == 2 and len(made.result.built) == 2 and len(made.tables) == 2
+    assert [one.op for one in made.result.refused_nodes] == ["StridedSlice"]
+    with pytest.raises(tensorrt.NoTable):
+        converted(cropping(tmp_path / "no"), CALLS, tmp_path, MEASURED, leave_refused_nodes=False, **settings)
+
+
+def test_tensorrts_own_calibration_says_which_node_it_refused(monkeypatch, tmp_path):
+    made = converted(cropping(tmp_path / "model"), [], tmp_path, MEASURED, **INT8)
+    graph_def = made.function.graph.as_graph_def()
+    (engine,) = graph.engine_ops(graph_def)
+    said = (
+        "2026-11-26 09:43:10.1: E tensorflow/compiler/tf2tensorrt/utils/trt_logger.cc:86] DefaultLogger 4: "
+        f"({engine.name}/PartitionedCall/strided_slice-slice:SLICE: out of bounds)\n"
+        "2026-11-26 09:43:10.2: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1120] TF-TRT Warning: Engine creation for "
+        f"{engine.name} failed. The native segment will be used instead. Reason: INTERNAL: Failed to build TensorRT engine\n"
+    )
+    monkeypatch.setattr(tensorrt, "_ready", lambda *_: None)
+    monkeypatch.setattr(tensorrt, "_call", lambda *_: os.write(2, said.encode()))
+    monkeypatch.setattr(tf_private, "calibration_table", lambda name: None)
+    monkeypatch.setattr(tf_private, "serialize_engines", lambda *_: False)
+
+    class Named:
+        input_names = ("x",)
+
+    with pytest.raises(tensorrt.NoTable) as raised:
+        tensorrt.tables(Named(), graph_def, [{"x": np.zeros((1, 24, 8), "f4")}], True, str(tmp_path))
+    assert raised.value.node == "PartitionedCall/strided_slice" and "out of bounds" in raised.value.reason
+
+
+# --- quantization-aware models
+
+
+def test_a_refused_node_of_a_quantization_aware_model_stays_in_tensorflow(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("Mean"))
+    quantized.build(tmp_path / "model", "QuantizeAndDequantizeV2", dense=False)
+    made = converted(
+        tmp_path / "model",
+        [{"image": (1, 8, 8, 3)}],
+        tmp_path,
+        precision_mode="INT8",
+        minimum_segment_size=1,
+        allow_quantization_changes=True,
+    )
+    assert [one.op for one in made.result.refused_nodes] == ["Mean"]
+    assert made.result.built and not made.result.unbuilt and not made.tables
+
+
+def test_a_convolution_that_tensorrt_refuses_is_no_departure_from_the_quantization(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("Conv2D"))
+    quantized.build(tmp_path / "model", "QuantizeAndDequantizeV2")
+    made = converted(tmp_path / "model", [{"image": (1, 8, 8, 3)}], tmp_path, precision_mode="INT8")
+    lost = made.result.quantization.lost if made.result.quantization else ()
+    assert {one.op for one in made.result.refused_nodes} == {"Conv2D"} and not lost
+
+
+# --- tftrt build
+
+
+def refused_build(monkeypatch, model, output, builds, tmp_path, shapes, **options):
+    """What build.build makes where TensorRT is `builds`, in this process."""
+    stand_in(monkeypatch, builds)
+    monkeypatch.setattr(gpu_module, "seen", lambda: GPU)
+    monkeypatch.setattr(finishing, "versions", lambda: VERSIONS)
+    monkeypatch.setattr(coverage, "check", lambda *_: ())
+    monkeypatch.setattr(run, "worker", lambda *_, **__: child.contextlib.nullcontext())
+
+    class Job:
+        def run(self, request, env=None, log_file=None):
+            os.makedirs(request.output, exist_ok=True)
+            return child.Outcome(build_job.job(request), "")
+
+    monkeypatch.setattr(build, "build_engines", Job())
+    return build.build(model, output, build.Options(shapes=shapes, **options))
+
+
+def tftrt_convert(model, output, *flags):
+    done = run_tftrt("convert", model, output, "--use_dynamic_shape", *flags)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+SHAPES = "x:1x24x8,4x24x8"
+
+
+class LastRelu(Refusals):
+    """Refuses the last Relu of tests.engine_models.Steps."""
+
+    def compile(self, lone, feeds, dynamic):
+        (one,) = graph.native_segments(lone.graph_def).values()
+        self.op = "Relu" if any(node.name.endswith("Relu_2") for node in one.function.node_def) else "none"
+        super().compile(lone, feeds, dynamic)
+
+
+@pytest.mark.slow
+def test_build_splits_a_refused_engine_and_keeps_the_rest(monkeypatch, tmp_path):
+    model = saved(Steps(), tmp_path / "model")
+    made = tftrt_convert(model, tmp_path / "made", "--minimum_segment_size=1")
+    manifest = passport.read(made, passport.MANIFEST)
+    assert manifest["settings"].pop("leave_refused_nodes") is True
+    passport.write(made, passport.MANIFEST, manifest)  # as versions before wrote it
+
+    builds = LastRelu("")
+    done = refused_build(monkeypatch, made, tmp_path / "built", builds, tmp_path, "x:4x8")
+    compiled = [name for name, _ in builds.compiled]
+    assert len(compiled) == len(set(compiled)) == 5  # three, and the two parts of the last
+    assert len(done.built) == 4 and not done.unbuilt and done.complete and _made.failure(done) is None
+    (left,) = done.signatures[0].refused_nodes
+    assert left.op == "Relu" and left.node.endswith("Relu_2")
+    (line,) = [line for line in done.text() if line.startswith("node ")]
+    assert line.startswith(f"node {left.node} (Relu) stays in TensorFlow: TensorRT refuses this node (")
+    said = passport.read(tmp_path / "built", passport.MANIFEST)
+    assert [one["node"] for one in said["signatures"][0]["refused_nodes"]] == [left.node]
+    assert said["settings"]["leave_refused_nodes"] is True
+    assert said["signatures"][0]["native_ops"] == {"Cumsum": 3, "Relu": 1}
+    engines = {one.name for one in done.built}
+    assert engines == {one.name for one in done.signatures[0].engines}
+    assert {path.name for path in (tmp_path / "built" / "assets").iterdir()} == {
+        f"trt-serialized-engine.{name}" for name in engines
+    }
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(4, 8)).astype("f4"))
+    verified = run_tftrt("verify", model, tmp_path / "built", f"--data={tmp_path / 'data.npz'}")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    # The passport keeps the nodes where the model is built again.
+    again = refused_build(monkeypatch, tmp_path / "built", tmp_path / "again", Refusals("none"), tmp_path, "x:4x8")
+    assert again.signatures[0].refused_nodes == (left,) and len(again.built) == 4
+
+
+@pytest.mark.slow
+def test_build_leaves_a_refused_engine_where_that_is_asked_for(monkeypatch, tmp_path):
+    model = saved(Steps(), tmp_path / "model")
+    made = tftrt_convert(model, tmp_path / "made")
+
+    class One(Refusals):
+        def compile(self, lone, feeds, dynamic):
+            self.op = "Relu" if len(self.compiled) == 2 else "none"
+            super().compile(lone, feeds, dynamic)
+
+    done = refused_build(monkeypatch, made, tmp_path / "built", One(""), tmp_path, "x:4x8", leave_refused_nodes=False)
+    (left,) = done.unbuilt
+    assert left.refused and not done.complete and isinstance(_made.failure(done), errors.CheckFailed)
+    assert passport.read(tmp_path / "built", passport.MANIFEST)["settings"]["leave_refused_nodes"] is False
+    assert not refused_lines(done.signatures)
+
+
+@pytest.mark.slow
+def test_build_leaves_an_engine_unbuilt_that_has_no_part_worth_an_engine(monkeypatch, tmp_path):
+    made = tftrt_convert(cropping(tmp_path / "model"), tmp_path / "made")
+
+    class All(Refusals):
+        def compile(self, lone, feeds, dynamic):
+            (one,) = graph.native_segments(lone.graph_def).values()
+            self.op = next(node.op for node in one.function.node_def if node.op not in graph.PASSIVE_OPS)
+            super().compile(lone, feeds, dynamic)
+
+    with pytest.raises(errors.TftrtError) as raised:
+        refused_build(monkeypatch, made, tmp_path / "built", All(""), tmp_path, SHAPES)
+    assert "no other part of it is worth an engine" in raised.value.cause and not (tmp_path / "built").exists()
+
+
+@pytest.mark.slow
+def test_build_divides_the_int8_table_of_a_split_engine(monkeypatch, tmp_path):
+    model = cropping(tmp_path / "model")
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(16, 24, 8)).astype("f4"))
+    flags = ("--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}", "--calibration_method=max")
+    made = tftrt_convert(model, tmp_path / "made", *flags)
+    kept = tftrt_convert(model, tmp_path / "kept", *flags, "--keep_native_nodes=.*strided_slice")
+    done = refused_build(monkeypatch, made, tmp_path / "built", Refusals("StridedSlice"), tmp_path, SHAPES)
+    assert len(done.built) == 2 and not done.unbuilt
+    divided, measured = (file.read(path).engines for path in (tmp_path / "built", tmp_path / "kept"))
+    assert [one.table.scales for one in divided] == [one.table.scales for one in measured]
+    assert kept and {one.engine for one in divided} == {one.name for one in done.built}
+
+
+def test_build_leaves_an_int8_engine_unbuilt_whose_ranges_no_file_has(monkeypatch, tmp_path):
+    model = cropping(tmp_path / "model")
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(16, 24, 8)).astype("f4"))
+    made = tftrt_convert(
+        model, tmp_path / "made", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}"
+    )
+    (passport.folder(made) / passport.CALIBRATION).unlink()
+    with pytest.raises(errors.TftrtError) as raised:
+        refused_build(monkeypatch, made, tmp_path / "built", Refusals("StridedSlice"), tmp_path, SHAPES)
+    assert "no calibration file of the model has its ranges" in raised.value.cause
+
+
+@pytest.mark.slow
+def test_build_keeps_the_int8_tables_of_other_engines(monkeypatch, tmp_path):
+    model = saved(Steps(), tmp_path / "model")
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(16, 8)).astype("f4"))
+    made = tftrt_convert(
+        model,
+        tmp_path / "made",
+        "--minimum_segment_size=1",
+        "--precision_mode=INT8",
+        f"--calibration_data={tmp_path / 'data.npz'}",
+        "--calibration_method=max",
+    )
+    done = refused_build(monkeypatch, made, tmp_path / "built", LastRelu(""), tmp_path, "x:4x8")
+    before, after = (file.read(path).engines for path in (made, tmp_path / "built"))
+    assert (len(before), len(after), len(done.built)) == (3, 4, 4) and not done.unbuilt
+    kept = {one.segment: one.table for one in before} | {one.segment: one.table for one in after}
+    assert len(kept) == 5 and sum(kept[one.segment] == one.table for one in before) == 3
+    on_ops = {
+        graph.engine_name(node.name): tables.parse(node.attr["calibration_data"].s.decode())
+        for node in graph.engine_nodes(protos.meta_graph(protos.read(tmp_path / "built")).graph_def)
+    }
+    assert on_ops == {one.engine: one.table for one in after}
