@@ -108,6 +108,8 @@ def _tuned(options, case):
             f"--accuracy={GOALS[case.name]}",
             *([f"--labels={files['labels']}"] if files["labels"] else []),
             f"--shapes={shapes}",
+            # The winner's flags are those of a conversion: plans would only be compared.
+            "--backends=tftrt",
             f"--max_trials={options.max_trials}",
             f"--max_minutes={options.max_minutes}",
             f"--max_trial_minutes={options.max_trial_minutes}",
@@ -145,7 +147,7 @@ def trials(name, found):
         rows.append(
             {
                 "model": name,
-                "what": space.text(Settings.from_dict(one["settings"]), one["high_precision"]),
+                "what": space.text(Settings.from_dict(one["settings"]), one["high_precision"], one["backend"]),
                 "ms": ms,
                 "times": ms and native / ms,
                 "accuracy": one["accuracy"],

@@ -14,6 +14,7 @@ from tftrt_tools.studies.tuning.measuring import Answer, Request
 
 @contextlib.contextmanager
 def load(path, wanted):
+    assert wanted.graphs is not None, "what is measured depends on the environment"
     yield Loaded(runner_job.opened(f"{path}/model.onnx"))
 
 

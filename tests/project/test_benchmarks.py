@@ -151,6 +151,7 @@ def test_the_winners_flags_become_a_tuned_column(tmp_path):
 def test_the_table_of_a_search_names_the_winner_and_what_failed():
     settings = {"precision_mode": "INT8", "use_dynamic_shape": True, "dynamic_shape_profile_strategy": "Optimal"}
     trial = {
+        "backend": "tftrt",
         "settings": settings,
         "high_precision": ["n"],
         "latencies": {"call": {"ms": 2.0}},
@@ -168,10 +169,12 @@ def test_the_table_of_a_search_names_the_winner_and_what_failed():
         "trials": [
             trial,
             {**trial, "number": 2, "latencies": {}, "accuracy": None, "kept": False, "failure": "no memory"},
+            {**trial, "number": 3, "backend": "tensorrt"},
         ],
     }
-    native, winner, failed = tuning.trials("digits_cnn", found)
+    native, winner, failed, plan = tuning.trials("digits_cnn", found)
     assert (native["ms"], winner["times"], winner["winner"]) == (6.0, 3.0, "winner")
+    assert plan["what"] == "plan, INT8, 1 node high"
     assert winner["what"] == "INT8, 1 node high, Optimal" and (failed["ms"], failed["winner"], failed["kept"]) == (
         None,
         "no memory",

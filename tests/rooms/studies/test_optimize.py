@@ -20,6 +20,7 @@ from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import optimize as command
 from tftrt_tools.command_line.report import optimize as report
+from tftrt_tools.command_line.report import optimize_plot
 from tftrt_tools.models.inputs.rows import row_hashes
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.optimizing import goal_seen, known, mends, run, steps
@@ -1031,6 +1032,14 @@ def test_a_plan_that_wins_is_verified_compared_and_published_for_triton(script, 
     report.write_page(done, str(tmp_path / "story.html"))
     page = (tmp_path / "story.html").read_text()
     assert "The models that were tried" in page and "plan, FP16" in page and "what it means" in page and ">inf<" in page
+
+
+def test_the_bars_of_the_trials_tell_plans_from_conversions(script):
+    won_by_a_plan(script)
+    script.documents["tune"]["trials"][0] |= {"backend": "tftrt"}
+    script.documents["tune"]["trials"][1] |= {"compared": True}
+    drawn = optimize_plot._trials(script.documents["tune"])
+    assert "1: FP32" in drawn and "2: plan, FP16, only compared" in drawn
 
 
 def test_a_promise_that_was_not_looked_at_is_not_said_to_be_kept(script):

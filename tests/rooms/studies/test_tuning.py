@@ -1129,7 +1129,7 @@ def test_a_result_without_a_winner_can_be_shown_and_is_plain_json(tmp_path):
         goal=Goal("top1", "threshold", 0.99, True),
     )
     html.write_tuning(done, tmp_path / "tuning.html")
-    assert "no conversion keeps the goal" in (tmp_path / "tuning.html").read_text()
+    assert "no trial keeps the goal" in (tmp_path / "tuning.html").read_text()
     said = json.loads(json.dumps(done.to_dict()), parse_constant=pytest.fail)
     assert said["winner"] is None and said["best"] and len(said["trials"]) == len(done.trials)
 

@@ -179,8 +179,8 @@ def test_without_tensorrt_it_says_what_to_install(folder, tmp_path):
         (
             "digits.onnx",
             ("--server=tensorflow",),
-            "--server=tensorflow: TensorFlow Serving runs nothing that --backends=tensorrt makes",
-            "--backends=tftrt, or leave --server out",
+            "--server=tensorflow: TensorFlow Serving runs nothing that tensorrt makes of an ONNX file",
+            "--server=triton, or leave --server out",
         ),
         (
             "digits.onnx",

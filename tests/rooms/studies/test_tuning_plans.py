@@ -26,13 +26,16 @@ from tftrt_tools.accuracy import verify
 from tftrt_tools.accuracy.goal import Goal
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import optimize as optimize_command
 from tftrt_tools.command_line.commands import tune as tune_command
 from tftrt_tools.command_line.report import html
-from tftrt_tools.models.backends.protocol import Evidence
+from tftrt_tools.models.backends.protocol import Evidence, Ranked
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds.onnx import runner_job
 from tftrt_tools.models.sources.source import of
+from tftrt_tools.studies import backends
+from tftrt_tools.studies.optimizing import gave
 from tftrt_tools.studies.tuning import final, journal, makers, measure_job, measuring, search, space, tune, turns_job
 from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.studies.tuning.measuring import InTurns, OfMade, Original, Request, Scored, Scoring
@@ -864,7 +867,7 @@ def test_a_faster_model_that_the_server_does_not_run_is_named_with_what_runs_it(
     assert hint.startswith(
         f"trial {len(found.trials)} (plan, INT8) keeps the goal, too, and TensorFlow Serving does not run it"
     )
-    assert hint.endswith("Triton and a program run it: --backends=tensorrt")
+    assert hint.endswith("timed alone; Triton and a program run it: --server=triton")
     # One that is no faster, or misses the goal, is none.
     assert not shown(compared(9.0)).hints and not shown(compared(0.1, {"FP16": 0.5, "INT8": 0.5})).hints
     # Timed in turns, these decide.
@@ -879,6 +882,50 @@ def test_a_faster_model_that_the_server_does_not_run_is_named_with_what_runs_it(
     (hint,) = turned(8.0, 2.0, 1.0)
     assert re.search(r"2\.0\d times as fast as the winner \(95 %: ", hint)
     assert not turned(8.0, 1.0, 1.0) and not turned(8.0, 1.0, 2.0)
+
+
+def test_where_only_what_the_server_does_not_run_keeps_the_goal_no_sentence_says_that_nothing_does(tmp_path):
+    def run(conversion):
+        means = dataclasses.replace(Synthetic([], []).means(), evaluate=lambda settings: conversion, rank=no_node)
+        plan = search.Means(evaluate=measured(0.1), rank=unasked, snr_db=unasked)
+        room = space.Space(base=BASE, backends=("tftrt",), compared=("tensorrt",), precisions=("FP16",))
+        return shown(
+            search.search({"tftrt": means, "tensorrt": plan}, room, CALL, TOP1, 0.98, search.Budget(9, 1e9), 0.0)
+        )
+
+    def no_node(settings):
+        return Ranked((), 1)
+
+    done = run(Measured(accuracy=0.5, latencies={CALL: Latency(2.0, 0.0, 500)}))
+    (hint,) = done.hints
+    assert hint.startswith("trial 2 (plan, FP16) keeps the goal, and TensorFlow Serving does not run it")
+    says = "no trial that TensorFlow Serving runs keeps top1 >= 0.97"
+    assert str(tune_command._none_keeps(done)).startswith(f"{says}; nearest is trial 1")
+    assert done.summary() == "model: none of 1 trials that TensorFlow Serving runs keeps top1 >= 0.97"
+    assert gave.tune(None, done.to_dict()).startswith(f"{says}; nearest is FP16, trial 1")
+    page = html.tuning_page(done)
+    assert "no trial that TensorFlow Serving runs keeps the goal" in page and "plan, FP16, only compared" in page
+    without = run(Measured(failure="no segment is worth an engine"))
+    says = "no trial that TensorFlow Serving runs gave a model"
+    assert str(tune_command._none_keeps(without)).startswith(f"{says}: no segment")
+    assert gave.tune(None, without.to_dict()).startswith(says)
+
+
+def test_the_flag_that_a_hint_names_lets_the_model_win(zoo_model):
+    (hint,) = shown(compared(0.1)).hints
+    model = of(zoo_model("digits_cnn"))
+    values, _ = _flags.parse("tune", tune_command, [str(model), hint.rpartition(" ")[2]])
+    assert tune_command._tried(values, model).backends == ("tftrt", "tensorrt")
+    # The story of `tftrt optimize` repeats the hint.
+    _flags.parse("optimize", optimize_command, ["model", hint.rpartition(" ")[2]])
+
+
+def test_a_server_that_is_not_known_here_is_no_server_of_a_back_end():
+    class Elsewhere:
+        name, title, servers = "elsewhere", "thing", ("triton", "torchserve")
+
+    with backends.register(Elsewhere()):
+        assert backends.servers("elsewhere") == ("triton",)
 
 
 def test_the_table_has_the_original_every_trial_and_its_graphs_with_what_serves_them(capsys, tmp_path):
@@ -897,7 +944,9 @@ def test_the_table_has_the_original_every_trial_and_its_graphs_with_what_serves_
     assert (native.what, native.kept, native.served_by) == ("TensorFlow", None, "TF Serving, Triton")
     assert native.model_bytes == 5_000_000 and native.rows_per_second == pytest.approx(8 / 9e-3)
     (hint,) = done.hints
-    assert hint.startswith("its calls as CUDA graphs take 0.250 ms, alone; TFTRT_PLAN_CUDA_GRAPH=1")
+    assert hint.startswith(
+        "the winner's calls take 0.250 ms as CUDA graphs, and 0.400 ms without, timed one after the other; TFTRT_PLAN_CUDA_GRAPH=1"
+    )
     tune_command._print(done, None)
     said = " ".join(capsys.readouterr().out.split())
     assert "CUDA graphs" in said and hint in said and "rows/s are those of one caller" in said

@@ -616,6 +616,11 @@ REFUSED = [
         "8.5",
         "how many sequences there are (the batch) has to be known, and is open",
     ),
+    (
+        dict(op="ReverseSequence", inputs=(FLOATS, Value("n", "int64", (), False))),
+        "8.5",
+        "how many sequences there are (the batch) has to be known, and is open",
+    ),
     (dict(op="ReverseSequence", inputs=(FLOATS, Value("n", "int64", (None,), False))), "10", ""),
     (dict(op="ReverseSequence", inputs=(FLOATS, Value("n", "int64", (3,), False))), "8.5", ""),
     (dict(op="Pad", inputs=(FLOATS, Value("p", "int64", (4,), False))), "8.5", ""),
@@ -661,6 +666,12 @@ def test_a_type_that_the_list_does_not_name_is_a_doubt():
         (
             "Pad",
             (Value("p", "int64", (None,), False),),
+            "how many paddings it computes (two for each dimension) is not known",
+        ),
+        # One that no runtime takes is still named.
+        (
+            "Pad",
+            (Value("p", "int64", (), False),),
             "how many paddings it computes (two for each dimension) is not known",
         ),
         ("Squeeze", (), "it names no axes, and the sizes of its input are not known"),

@@ -1106,6 +1106,14 @@ def test_sequences_of_an_unknown_rank_stay_and_are_named(tmp_path):
     assert list(reverse_sequence.missed(model, "8.5")) == [("turned", "how many dimensions its data has is not known")]
 
 
+def test_an_op_of_another_domain_is_not_taken_for_onnxs(tmp_path):
+    reverse_sequences(tmp_path / "m.onnx", ["B", "T", 3], 1)
+    model = onnx.load(tmp_path / "m.onnx")
+    model.graph.node[1].domain = "mine"
+    assert reverse_sequence.rewrite(model, "8.5") == 0 and not list(reverse_sequence.missed(model, "8.5"))
+    assert model.graph.node[1].op_type == "ReverseSequence"
+
+
 def test_reversed_sequences_of_an_open_batch_are_exported_for_tensorrt_8_5(tftrt, tmp_path):
     @tf.function(
         autograph=False,
@@ -1129,3 +1137,6 @@ def test_reversed_sequences_of_an_open_batch_are_exported_for_tensorrt_8_5(tftrt
     assert (
         done.returncode == 3 and "how many sequences there are (the batch) has to be known, and is open" in done.stdout
     )
+    # They are no lists of tensors.
+    said = done.stdout + done.stderr
+    assert "give the sequences a number that is known" in said and "lists of tensors" not in said

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("tensorrt")
 from tests.plan_device import Device, Engine
 from tftrt_tools.base import errors
+from tftrt_tools.models.execution.runner import Wanted
 from tftrt_tools.models.kinds.plan import runner_job
 from tftrt_tools.models.kinds.plan.job import pool as pools
 
@@ -169,3 +170,16 @@ def test_a_call_with_wrong_inputs_fails_alone(load):
     with pytest.raises(errors.TftrtError, match="TensorRT refuses the call"):
         loaded.answer(rows(1))
     assert right(loaded.answer(rows(1)), rows(1))
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "graphs"),
+    [("1", None, True), ("0", None, False), ("1", False, False), ("0", True, True), ("", True, True)],
+)
+def test_a_caller_that_says_whether_calls_are_graphs_is_not_overruled_by_the_environment(
+    said, wanted, graphs, monkeypatch
+):
+    monkeypatch.setenv(runner_job.GRAPHS, said)
+    monkeypatch.setattr(runner_job, "Loaded", lambda path, graphs: graphs)
+    with runner_job.load("plan", Wanted(label="a plan", graphs=wanted)) as loaded:
+        assert loaded is graphs

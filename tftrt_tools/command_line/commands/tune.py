@@ -154,8 +154,8 @@ def define(values: flags.FlagValues) -> None:
         "server",
         None,
         SERVERS,
-        "what has to serve the winner: TensorFlow Serving, which runs no plans, or Triton. By default tensorflow, or anything that "
-        "--backends makes. What it does not run is tried for comparison alone",
+        "what has to serve the winner: TensorFlow Serving, which runs no plans, or Triton. By default tensorflow; for `tftrt tune` with "
+        "--backends, anything. What it does not run is tried for comparison alone",
         **text,
     )
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
@@ -457,6 +457,12 @@ def _tried(values: flags.FlagValues, model: Source) -> _Tried:
     run = tuple(one for one in named if server in backends.servers(one))
     if not run:
         title = SERVER_TITLES[server]
+        if not _of_tensorflow(model):
+            able = [one for name in named for one in backends.servers(name)]
+            raise errors.UsageError(
+                f"--server={server}: {title} runs nothing that {' and '.join(named)} makes of {backends.described(model.path)}",
+                f"--server={able[0]}, or leave --server out" if able else "leave --server out",
+            )
         others = [one for one in backends.names() if server in backends.servers(one)]
         raise errors.UsageError(
             f"--server={server}: {title} runs nothing that --backends={','.join(named)} makes",
@@ -513,13 +519,16 @@ def _reports(done: Tuning, values: flags.FlagValues) -> None:
 
 
 def _none_keeps(done: Tuning) -> errors.CheckFailed:
+    from tftrt_tools.studies.tuning import tried
+
+    nobody = tried.nobody(done.server, done.compares)
     if done.best is None:
         first = done.trials[0].measured.failure if done.trials else done.ended
         return errors.CheckFailed(
-            f"no trial gave a model: {first}", "the table names each trial's reason; --log_file keeps the log"
+            f"{nobody} gave a model: {first}", "the table names each trial's reason; --log_file keeps the log"
         )
     return errors.CheckFailed(
-        f"no trial keeps {done.goal_text}; nearest is trial {done.best.number} ({done.best.text}) with "
+        f"{nobody} keeps {done.goal_text}; nearest is trial {done.best.number} ({done.best.text}) with "
         f"{_value(done.best.measured.accuracy)}",
         f"the search ended: {done.ended}; the notes above say what was left out, and best.flags in --work_dir has "
         "the nearest trial's flags",

@@ -11,6 +11,8 @@ from tftrt_tools.command_line.report import answers, plots, trials
 from tftrt_tools.models.execution import kernels
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.studies.tuning.table import COMPARED
+from tftrt_tools.studies.tuning.tried import nobody
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -55,7 +57,9 @@ def write_tuning(done: Tuning, path: str) -> None:
 
 def tuning_page(done: Tuning) -> str:
     """The report's text."""
-    return template("tuning.html").render(done=done, plot=tuning_plot(done), trials=trials.of_tuning(done))
+    return template("tuning.html").render(
+        done=done, plot=tuning_plot(done), trials=trials.of_tuning(done), nobody=nobody(done.server, done.compares)
+    )
 
 
 def tuning_plot(done: Tuning) -> str:
@@ -68,7 +72,7 @@ def tuning_plot(done: Tuning) -> str:
             "number": one.number,
             "ms": latency.ms,
             "accuracy": one.measured.accuracy,
-            "text": one.text,
+            "text": f"{one.text}, {COMPARED}" if one.compared else one.text,
             "kept": one.kept,
             "winner": one == done.winner,
         }

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.command_line.report import plots as drawing
 from tftrt_tools.command_line.report import profile_plots
+from tftrt_tools.studies import backends
 from tftrt_tools.studies.optimizing import known as knowledge
 from tftrt_tools.studies.profiling import rows
 from tftrt_tools.studies.profiling.profile import Profile
+from tftrt_tools.studies.tuning.table import COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +100,7 @@ def _trials(document: Mapping[str, Any]) -> str:
             color = (
                 drawing.GREEN if one["number"] == document["winner"] else drawing.BLUE if one["kept"] else drawing.RED
             )
-            rows.append((f"{one['number']}: {one['settings']['precision_mode']}", one["latencies"][call]["ms"], color))
+            rows.append((_label(one), one["latencies"][call]["ms"], color))
     figure = drawing.new_figure(8, 1.0 + 0.34 * len(rows))
     axes = figure.subplots()
     for row, (_, ms, color) in enumerate(rows):
@@ -110,3 +112,12 @@ def _trials(document: Mapping[str, Any]) -> str:
     axes.set_xlabel(f"median milliseconds at {call} (green: the winner, blue: keeps the goal, red: misses it)")
     drawing.bare(axes)
     return drawing.svg(figure)
+
+
+def _label(trial: Mapping[str, Any]) -> str:
+    """A trial of a search's document."""
+    title = backends.named(trial.get("backend", backends.default().name)).title
+    what = f"{title}, " if title else ""
+    return f"{trial['number']}: {what}{trial['settings']['precision_mode']}" + (
+        f", {COMPARED}" if trial.get("compared") else ""
+    )

@@ -60,8 +60,8 @@ class Wanted:
     exact: bool = False
     # Tags of the part of the model to load, for a kind whose models have several parts; () for the usual one.
     tags: tuple[str, ...] = ()
-    # Whether calls are launched as CUDA graphs, by a runner that Captures.
-    graphs: bool = False
+    # Whether calls are launched as CUDA graphs, by a runner that Captures; None: as the environment says.
+    graphs: bool | None = None
 
 
 class Runner(Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import Server
+from tftrt_tools.base.choices import SERVERS, Server
 from tftrt_tools.models.backends.protocol import AnyBackend, Served
 from tftrt_tools.models.kinds import table
 from tftrt_tools.tensorrt.plans.backend import TENSORRT
@@ -59,9 +59,9 @@ def versions(name: str) -> dict[str, Mapping[str, str]]:
 
 
 def servers(name: str) -> tuple[Server, ...]:
-    """What serves the models of a back end; () where it names no server."""
+    """What serves the models of a back end, of what is known here; () where it names no server."""
     found = named(name)
-    return found.servers if isinstance(found, Served) else ()
+    return tuple(one for one in SERVERS if one in found.servers) if isinstance(found, Served) else ()
 
 
 def of_made(model: str) -> AnyBackend | None:

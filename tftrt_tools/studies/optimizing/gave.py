@@ -16,6 +16,7 @@ from tftrt_tools.studies.optimizing.known import Known
 from tftrt_tools.studies.profiling import rows
 from tftrt_tools.studies.profiling.profile import Profile
 from tftrt_tools.studies.tuning.repeats import Repeats
+from tftrt_tools.studies.tuning.tried import nobody
 from tftrt_tools.tftrt.calibration.comparison import LIMIT_DB, Comparison
 from tftrt_tools.tftrt.conversion.plan import Plan
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
@@ -116,8 +117,9 @@ def tune(known: Known, document: Document) -> str:
     trials = {one["number"]: one for one in document["trials"]}
     number = document["winner"] or document["best"]
     beside = f"of {terminal.counted(len(trials), 'trial')}; the search ended: {document['ended']}"
+    no_trial = nobody(document.get("server", ""), any(one.get("compared") for one in document["trials"]))
     if number is None:
-        return f"no trial gave a model, {beside}"
+        return f"{no_trial} gave a model, {beside}"
     one, call = trials[number], document["objective"]
     ms, native = one["latencies"][call]["ms"], document["native"][call]["ms"]
     by = backends.named(one.get("backend", backends.default().name)).title
@@ -129,7 +131,7 @@ def tune(known: Known, document: Document) -> str:
     return (
         f"{what}, {beside}{also}"
         if document["winner"]
-        else f"no trial keeps {document['goal_text']}; nearest is {what}, {beside}"
+        else f"{no_trial} keeps {document['goal_text']}; nearest is {what}, {beside}"
     )
 
 

@@ -114,7 +114,8 @@ def trial(asked: OfConversion) -> Measured:
 def made(asked: OfMade, load_made: Load) -> Measured:
     """Measure what a back end made. Raises: UsageError, TftrtError."""
     facts = dataclasses.replace(asked.facts, model_bytes=files.size(asked.path))
-    with load_made(asked.path, Wanted(label=f"the {asked.title}")) as model:
+    # Whatever the environment says: the journal does not know that, and the row of calls as CUDA graphs is another one.
+    with load_made(asked.path, Wanted(label=f"the {asked.title}", graphs=False)) as model:
         measured, can_capture = _measured(model, asked, facts), isinstance(model, Captures)
         first = {} if measured.failure or not can_capture else {one.call: _ready(model, one)() for one in asked.timed}
     return dataclasses.replace(measured, graphs=_graphs(asked, first, load_made)) if first else measured
@@ -162,7 +163,7 @@ def in_turns(asked: InTurns, load_made: Load) -> final.Final:
             _convert(convert, place)
             models[number] = stack.enter_context(_converted(place, convert))
         for number, path in asked.made.items():
-            models[number] = stack.enter_context(load_made(path, Wanted(label=f"trial {number}")))
+            models[number] = stack.enter_context(load_made(path, Wanted(label=f"trial {number}", graphs=False)))
         calls: dict[int, Ready] = {}
         for number, model in models.items():
             calls[number] = _ready(model, one)

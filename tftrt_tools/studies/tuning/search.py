@@ -324,7 +324,7 @@ class _Search:
         best = self._best()
         if best is None:
             if values:
-                self._notes.append(f"other {what} were not tried: no trial keeps the goal")
+                self._notes.append(f"other {what} were not tried: no trial so far keeps the goal")
             return
         if not (by_whom := backends.named(best.backend)).has_segments:
             if values:

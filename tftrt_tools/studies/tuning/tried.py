@@ -153,7 +153,14 @@ class Tuning(results.Result):
         if self.winner:
             ms, factors = self.winner_speed()
             return f"{self.model}: {self.winner.text}, {ms:.3f} ms at {self.objective}, {', '.join(factors)}"
-        return f"{self.model}: none of {len(self.trials)} trials keeps {self.goal_text}"
+        might = [one for one in self.trials if not one.compared]
+        which = f" that {SERVER_TITLES[self.server]} runs" if self.server and self.compares else ""
+        return f"{self.model}: none of {len(might)} trials{which} keeps {self.goal_text}"
+
+    @property
+    def compares(self) -> bool:
+        """Whether anything was tried for comparison alone."""
+        return any(one.compared for one in self.trials)
 
     @property
     def goal_text(self) -> str:
@@ -180,7 +187,7 @@ class Tuning(results.Result):
         """What the words and figures of the table mean."""
         compared = (
             f"; {table.COMPARED}: {SERVER_TITLES[self.server]} does not run it, so that it cannot win"
-            if self.server and any(one.compared for one in self.trials)
+            if self.server and self.compares
             else ""
         )
         return (
@@ -193,8 +200,9 @@ class Tuning(results.Result):
         graph = winner.measured.graphs.get(self.objective) if winner else None
         if winner and graph and _faster(graph, winner.measured.latencies[self.objective]):
             yield (
-                f"its calls as CUDA graphs take {graph.ms:.3f} ms, alone; TFTRT_PLAN_CUDA_GRAPH=1 in the environment of a program, or of "
-                "Triton's Python backend, launches them so"
+                f"the winner's calls take {graph.ms:.3f} ms as CUDA graphs, and {winner.ms(self.objective):.3f} ms without, "
+                "timed one after the other; TFTRT_PLAN_CUDA_GRAPH=1 in the environment of a program, or of Triton's Python backend, "
+                "launches them so"
             )
 
     def _compared_hint(self) -> Iterator[str]:
@@ -213,12 +221,16 @@ class Tuning(results.Result):
         ):
             return
         else:
-            said = f"{fastest.ms(self.objective):.3f} ms at {self.objective}"
-        others = [SERVER_TITLES[one] for one in backends.servers(fastest.backend)]
-        where = f"{' and '.join(others)} and a program run" if others else "a program runs"
+            said = f"{fastest.ms(self.objective):.3f} ms at {self.objective}, timed alone"
+        others = backends.servers(fastest.backend)
+        where = (
+            f"{' and '.join(SERVER_TITLES[one] for one in others)} and a program run" if others else "a program runs"
+        )
+        # `tftrt optimize` has --server, too, and no --backends.
+        lets_win = f"--server={others[0]}" if others else f"--backends={fastest.backend} without --server"
         yield (
-            f"trial {number} ({fastest.text}) keeps the goal, too, and {SERVER_TITLES[self.server]} does not run it: {said}; {where} it: "
-            f"--backends={fastest.backend}"
+            f"trial {number} ({fastest.text}) keeps the goal{', too' if winner else ''}, and {SERVER_TITLES[self.server]} does not run it: "
+            f"{said}; {where} it: {lets_win}"
         )
 
     def first(self, precision: Precision) -> Trial | None:
@@ -275,6 +287,12 @@ class Tuning(results.Result):
             "recipe": list(self.recipe),
             "final": self.final.to_dict() if self.final else None,
         }
+
+
+def nobody(server: Server | Literal[""], compares: bool) -> str:
+    """Who keeps no goal where there is no winner, for people. Args: compares: whether trials were made that the server does not run; these
+    may keep it."""
+    return f"no trial that {SERVER_TITLES[server]} runs" if server and compares else "no trial"
 
 
 def _faster(one: Latency, other: Latency) -> bool:

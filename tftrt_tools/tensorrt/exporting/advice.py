@@ -28,7 +28,11 @@ _ONNX = tuple(
             "leave strings, tables and files to what comes before the model",
         ),
         (
-            r"Sequence\w+|\w+Sequence|ConcatFromSequence|Optional\w*",
+            r"ReverseSequence",
+            "give the sequences a number that is known, or reverse them outside of branches and loops, where it is written with other ops",
+        ),
+        (
+            r"Sequence\w+|(?!Reverse)\w+Sequence|ConcatFromSequence|Optional\w*",
             "export lists of tensors as one tensor, joined or stacked",
         ),
         (r"NonMaxSuppression|RoiAlign|Unique|NonZero", "leave that part out of the model, and compute it behind it"),

@@ -103,7 +103,7 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
 def _open_batch(node: Node) -> bool:
     """Whether neither the lengths nor the data of a ReverseSequence tell how many sequences there are. Its batch is axis 0 or 1."""
     data, lengths = (one.shape for one in node.inputs[:2])
-    return (lengths is None or lengths[0] is None) and (data is None or None in data[:2])
+    return (not lengths or lengths[0] is None) and (not data or None in data[:2])
 
 
 def _of_end(node: Node, target: Target, parser: Parser) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _of_end(node: Node, target: Target, parser: Parser) -> Iterator[str]:
 
 
 def _open_length(shape: Shape) -> bool:
-    return shape is None or shape[0] is None
+    return not shape or shape[0] is None
 
 
 def _doubt(node: Node, target: Target, parser: Parser) -> str:

@@ -46,7 +46,7 @@ def make(request: LoadRequest) -> Indexed:
 @contextlib.contextmanager
 def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
     """As runner.Load. A plan computes as it was built; of `wanted` graphs count alone."""
-    yield Loaded(path, wanted.graphs or os.environ.get(GRAPHS, "0") == "1")
+    yield Loaded(path, os.environ.get(GRAPHS, "0") == "1" if wanted.graphs is None else wanted.graphs)
 
 
 class Loaded:

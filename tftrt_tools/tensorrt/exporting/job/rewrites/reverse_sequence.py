@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
+from tftrt_tools.tensorrt.exporting.job import opsets
 from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, attributes, name_of
 from tftrt_tools.tensorrt.exporting.job.rewrites import editing
 
@@ -22,7 +23,7 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
     """Write them in place. Returns: how many."""
     facts, written = Facts(model), []
     for node in model.graph.node:
-        shape = facts.shape(node.input[0]) if node.op_type == "ReverseSequence" else None
+        shape = facts.shape(node.input[0]) if _reverses(node) else None
         if shape is not None:
             written.append((node, _written(node, len(shape))))
     editing.replace(model, written)
@@ -33,8 +34,13 @@ def missed(model: onnx.ModelProto, target: str) -> Iterator[tuple[str, str]]:
     """Those whose data has no known rank."""
     facts = Facts(model)
     for node in model.graph.node:
-        if node.op_type == "ReverseSequence" and facts.shape(node.input[0]) is None:
+        if _reverses(node) and facts.shape(node.input[0]) is None:
             yield name_of(node), "how many dimensions its data has is not known"
+
+
+def _reverses(node: onnx.NodeProto) -> bool:
+    """Whether it is ONNX's op, not one of the same name in another domain."""
+    return node.op_type == "ReverseSequence" and node.domain in opsets.OWN
 
 
 def _written(node: onnx.NodeProto, rank: int) -> editing.Writer:
