@@ -152,6 +152,23 @@ def _layers(preparation: Preparation) -> Iterator[str]:
     if preparation.indexed:
         counted = terminal.counted(len(preparation.indexed), "node")
         yield f"{counted} that mirror or reverse written as GatherV2: TF-TRT knows neither MirrorPad nor ReverseV2"
+    for names, what, why in (
+        (preparation.new_axes, "slice", "that add axes written as ExpandDims: TF-TRT takes no new axis in a slice"),
+        (preparation.cumulated, "cumulative sum", "written as additions of moved parts: TF-TRT knows no Cumsum"),
+        (preparation.gathered, "GatherNd", "written as GatherV2: TF-TRT knows no GatherNd"),
+        (
+            preparation.einsums,
+            "Einsum",
+            "written otherwise: TF-TRT takes none with an ellipsis, and none in implicit batch mode",
+        ),
+        (
+            preparation.chosen,
+            "node",
+            "(Select, DivNoNan) written with SelectV2 or RealDiv: TF-TRT refuses them as they are",
+        ),
+    ):
+        if names:
+            yield f"{terminal.counted(len(names), what)} {why}"
     if preparation.kept_resizes:
         counted = terminal.counted(len(preparation.kept_resizes), "resize")
         yield f"{counted} kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels"

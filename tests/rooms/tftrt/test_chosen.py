@@ -1,0 +1,117 @@
+"""Select and DivNoNan: written with SelectV2, with the same answers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.prepared_models import compared, in_one_engine, odd_values, prepared, save
+from tftrt_tools.models.savedmodel.job import chosen
+from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.settings import Settings
+
+select = tf.raw_ops.Select
+# {what: (shapes, body)}.
+SELECTS = {
+    "of rows": ([(None, 4)], lambda x: select(condition=x[:, 0] > x[:, 1], x=x, y=x * 3.0)),
+    "of rows of pictures": (
+        [(None, 3, 4, 2)],
+        lambda x: select(condition=(x[:, 0, 0, 0] > 1.0) & (x[:, 1, 1, 0] < 3.0), x=x, y=tf.zeros_like(x)),
+    ),
+    "of one condition": ([(None, 4)], lambda x: select(condition=tf.reduce_max(x) > 2.0, x=x, y=x * 3.0)),
+}
+DIVISIONS = {
+    "of two tensors": ([(None, 4), (None, 4)], tf.math.divide_no_nan),
+    "repeated": ([(None, 3, 4), (None, 3, 1)], tf.math.divide_no_nan),
+    "by a number": ([(None, 4)], lambda x: tf.math.divide_no_nan(x, 3.0)),
+    "by numbers": ([(None, 4)], lambda x: tf.math.divide_no_nan(x, np.arange(1, 5, dtype="f4"))),
+    "of a number": ([(None, 4)], lambda x: tf.math.divide_no_nan(3.0, x)),
+}
+LEFT = {
+    "rows of two inputs": ([(None, 4), (None, 4)], lambda x, y: select(condition=x[:, 0] > 1.0, x=y, y=y * 2.0)),
+    "operands of two inputs": ([(None, 4), (None, 4)], lambda x, y: select(condition=x[:, 0] > 1.0, x=x, y=y)),
+    "operands of two ranks": ([(None, None, None), (None, None)], lambda x, y: tf.math.divide_no_nan(x, y)),
+    "by zeros": ([(None, 4)], lambda x: tf.math.divide_no_nan(x, [1.0, 0.0, 2.0, 3.0])),
+    "by a number without a reciprocal": ([(None, 4)], lambda x: tf.math.divide_no_nan(x, 1e-40)),
+}
+
+
+@pytest.mark.parametrize("kind", [*SELECTS, *DIVISIONS])
+def test_it_is_in_the_engine_with_dynamic_shapes(kind, tmp_path):
+    shapes, body = (SELECTS | DIVISIONS)[kind]
+    frozen, done = in_one_engine(body, shapes, tmp_path / "m")
+    assert len(frozen.preparation.chosen) == 1 and len(done.engines) == 1 and not done.native_ops
+    frozen, done = in_one_engine(body, shapes, tmp_path / "n", dynamic=False)
+    if kind.startswith("by "):
+        assert len(frozen.preparation.chosen) == 1 and not done.native_ops
+    else:
+        op = "Select" if kind in SELECTS else "DivNoNan"
+        assert not frozen.preparation.chosen and done.native_ops[op] == 1
+        assert chosen.REASONS[op] in [reason for _, reason in frozen.preparation.outside]
+
+
+@pytest.mark.parametrize("kind", LEFT)
+def test_others_stay_as_they_are_and_are_told(kind, tmp_path):
+    shapes, body = LEFT[kind]
+    frozen, done = in_one_engine(body, shapes, tmp_path / "m")
+    (op,) = {"Select", "DivNoNan"} & done.native_ops.keys()
+    assert not frozen.preparation.chosen and (op == "Select") == ("inputs" in kind)
+    assert chosen.REASONS[op] in [reason for _, reason in frozen.preparation.outside]
+
+
+def test_a_condition_that_is_an_input_gets_its_axes_in_tensorflow(tmp_path):
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((7, 4)), tf.TensorSpec((7,), tf.bool)])
+    def serve(x, c):
+        x = tf.nn.relu(x) * 2.0 + 1.0
+        return {"y": tf.nn.relu(select(condition=c, x=x, y=tf.nn.relu(x - 3.0))) + 1.0}
+
+    frozen = prepared(save(serve, tmp_path / "m"), use_dynamic_shape=True)
+    done = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
+    assert len(frozen.preparation.chosen) == 1 and len(done.engines) == 1 and done.native_ops == {"ExpandDims": 1}
+
+
+def test_what_the_user_keeps_stays(tmp_path):
+    frozen, done = in_one_engine(*DIVISIONS["of two tensors"][::-1], tmp_path / "m", keep_native_nodes=".*div_no_nan")
+    assert not frozen.preparation.chosen and done.native_ops == {"DivNoNan": 1}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_quotients_answer_the_same(seed):
+    rng = np.random.default_rng(seed)
+    shape = [int(size) for size in rng.integers(1, 6, rng.integers(1, 4))]
+    other = [1 if rng.random() < 0.3 else size for size in shape][rng.integers(0, 2) if len(shape) > 1 else 0 :]
+    x, y = odd_values(rng, shape), odd_values(rng, other)
+    constant = seed % 4 == 0 and y.all() and not np.isnan(y).any()
+    open_shapes = [[None, *shape[1:]], [None, *other[1:]]]
+    empty = [np.zeros([0, *shape[1:]], "f4"), np.zeros([1, *other[1:]], "f4")]
+    if constant:
+        written, answers = compared(lambda x: tf.math.divide_no_nan(x, y), open_shapes[:1], chosen.rewrite, [x])
+    else:
+        written, answers = compared(tf.math.divide_no_nan, open_shapes, chosen.rewrite, [x, y], empty)
+    assert len(written) == 1
+    for expected, found in answers:
+        # TensorFlow multiplies by the reciprocal of a constant.
+        np.testing.assert_allclose(found, expected, rtol=3e-7 if constant else 0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_choices_answer_the_same_bit_for_bit(seed):
+    rng = np.random.default_rng(seed)
+    shape = [int(size) for size in rng.integers(1, 6, rng.integers(2, 5))]
+    x = odd_values(rng, shape)
+
+    def body(x):
+        rows = tf.reshape(x, [-1, int(np.prod(shape[1:]))])
+        kinds = [
+            lambda: rows[:, 0] > rows[:, -1],
+            lambda: tf.reduce_max(x) > 0.5,
+            lambda: ~((rows[:, 0] > 0.0) | (rows[:, -1] < 0.2)),
+            lambda: tf.math.is_nan(rows[:, 0]),
+            lambda: tf.equal(rows[:, 0], 0.0),
+        ]
+        condition = kinds[seed % len(kinds)]()
+        return select(condition=condition, x=x, y=[x * 2.0, tf.zeros_like(x), -x][seed % 3])
+
+    written, answers = compared(body, [[None, *shape[1:]]], chosen.rewrite, [x], [x[:0]])
+    assert len(written) == 1
+    for expected, found in answers:
+        np.testing.assert_array_equal(found, expected)
