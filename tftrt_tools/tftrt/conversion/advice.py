@@ -86,6 +86,12 @@ def loops(left_out: Iterable[LeftOut]) -> str:
     )
 
 
+def before_the_wait(signature: str, left_out: Iterable[LeftOut], coverage: float) -> str:
+    """A line on loops for who waits for engines that will not hold them, "" where there are none. Args: coverage: of the pass."""
+    told = loops(left_out)
+    return f"note: {signature}: {coverage:.0%} of its ops go into engines; {told}" if told else ""
+
+
 def _open_sizes(left_out: Iterable[LeftOut], open_sizes: Container[str]) -> str:
     """A sentence on nodes that are written otherwise where their sizes are known, "" where there are none."""
     found = [node.op for node in left_out if node.node in open_sizes]

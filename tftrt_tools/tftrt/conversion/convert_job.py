@@ -18,7 +18,7 @@ from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import loading
 from tftrt_tools.models.savedmodel.shapes import InputSpec
-from tftrt_tools.tftrt.conversion import pass_log
+from tftrt_tools.tftrt.conversion import advice, pass_log
 from tftrt_tools.tftrt.conversion.converting import Converted, ConvertRequest
 from tftrt_tools.tftrt.conversion.job import (
     finishing,
@@ -200,6 +200,9 @@ def _ready(
     function = model.root.signatures[name]
     specs = model.specs(name)
     frozen, passed = ahead or prepare.passed(name, function, settings, patterns.Patterns())
+    waits = bool(calls) or settings.precision_mode == "INT8"
+    if waits and (told := advice.before_the_wait(name, passed.left_out, passed.coverage)):
+        progress.note(told)
     flops = loop_flops.count(frozen, passed.graph_def, specs, calls)
     result = dataclasses.replace(SignatureResult.of(name, specs, passed, flops), findings=loading.findings(model, name))
     if result.coverage < least:
