@@ -140,6 +140,12 @@ def _layers(preparation: Preparation) -> Iterator[str]:
     if preparation.transposed:
         counted = terminal.counted(len(preparation.transposed), "transposed convolution")
         yield f"{counted} written as plain ones: TF-TRT takes none with an open batch"
+    if preparation.interleaved:
+        counted = terminal.counted(len(preparation.interleaved), "transposed convolution")
+        yield f"{counted} of open sizes written as plain ones and DepthToSpace: TF-TRT takes none with an open batch"
+    if preparation.upsampled:
+        counted = terminal.counted(len(preparation.upsampled), "bilinear resize")
+        yield f"{counted} of open sizes written as convolutions and DepthToSpace: TF-TRT refuses the op"
     products = [one for one in preparation.resized if one.type != preparation_module.NEAREST]
     if products:
         megabytes = sum(one.added_bytes for one in products) / 1e6

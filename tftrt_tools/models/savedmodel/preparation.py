@@ -96,6 +96,9 @@ class Preparation(records.Record):
     chosen: tuple[str, ...] = ()
     # Names of transposed convolutions that were written as plain ones.
     transposed: tuple[str, ...] = ()
+    # Names of transposed convolutions, and of bilinear resizes, of open sizes that were written as plain convolutions.
+    interleaved: tuple[str, ...] = ()
+    upsampled: tuple[str, ...] = ()
     # Resizes that were written otherwise.
     resized: tuple[Resized, ...] = ()
     # Names of resizes that stay in TensorFlow, because an engine may compute them wrongly.
@@ -132,7 +135,7 @@ class Preparation(records.Record):
     def apart(self) -> frozenset[str]:
         """Names of nodes that were written as several, whose names begin with that one's."""
         resized = (one.name for one in self.resized)
-        return self.moved | frozenset((*self.transposed, *resized))
+        return self.moved | frozenset((*self.transposed, *self.interleaved, *self.upsampled, *resized))
 
     @property
     def moved(self) -> frozenset[str]:

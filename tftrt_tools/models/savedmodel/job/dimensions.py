@@ -217,6 +217,24 @@ def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
     return None
 
 
+def multiple(tensor: tf.Tensor) -> tuple[Dimension, int] | None:
+    """(a size, how often it is taken) of a computed number; None for any other number."""
+    while tensor.op.type in ("Identity", "Cast", "StopGradient"):
+        tensor = tensor.op.inputs[0]
+    op = tensor.op
+    if op.type in ("Mul", "Add", "AddV2"):
+        constants = [_constant(one) for one in op.inputs]
+        for number, other in zip(constants, op.inputs[::-1], strict=True):
+            if number is not None and number.size == 1:
+                before = multiple(other)
+                if before is None or op.type != "Mul":
+                    return before if not number.any() else None
+                return before[0], before[1] * int(number.item())
+        return None
+    sizes = of_shape(tensor)
+    return (sizes[0], 1) if sizes is not None and len(sizes) == 1 and tensor.shape.rank == 0 else None
+
+
 def _computed(op: tf.Operation, deep: int) -> list[Dimension] | None:
     """The result of arithmetic; what is not known stays so."""
     first, second = (of_shape(tensor, deep + 1) if (tensor.shape.rank or 0) <= 1 else None for tensor in op.inputs)

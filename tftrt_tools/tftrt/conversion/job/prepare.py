@@ -27,6 +27,7 @@ from tftrt_tools.models.savedmodel.job import (
     graph,
     grouped,
     indexed,
+    interleaved,
     loading,
     new_axes,
     open_sizes,
@@ -98,6 +99,7 @@ def passed(
         products = einsums.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
         plain = transposed.rewrite(frozen.graph_def, kept, settings.dynamic)
         otherwise, wrong = resized.rewrite(frozen.graph_def, kept)
+        blocks, larger = interleaved.rewrite(frozen.graph_def, kept) if settings.dynamic else ((), ())
         done = Preparation(
             opened=tuple(calls),
             convolutions=convolutions,
@@ -112,6 +114,8 @@ def passed(
             folded=folded,
             flattened=reshaped,
             transposed=plain,
+            interleaved=blocks,
+            upsampled=larger,
             resized=otherwise,
             kept_resizes=wrong,
             dropouts=dropped,
