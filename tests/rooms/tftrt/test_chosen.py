@@ -26,6 +26,11 @@ DIVISIONS = {
     "by numbers": ([(None, 4)], lambda x: tf.math.divide_no_nan(x, np.arange(1, 5, dtype="f4"))),
     "of a number": ([(None, 4)], lambda x: tf.math.divide_no_nan(3.0, x)),
 }
+MASKS = {
+    "unequal": ([(None, 4)], lambda x: tf.where(tf.not_equal(x, 1.0), x, 3.0)),
+    "unequal tensors": ([(None, 4), (None, 1)], lambda x, y: tf.where(x != y, x, 3.0)),
+    "a number of a mask": ([(None, 4)], lambda x: x * tf.cast(x > 2.0, tf.float32)),
+}
 LEFT = {
     "rows of two inputs": ([(None, 4), (None, 4)], lambda x, y: select(condition=x[:, 0] > 1.0, x=y, y=y * 2.0)),
     "operands of two inputs": ([(None, 4), (None, 4)], lambda x, y: select(condition=x[:, 0] > 1.0, x=x, y=y)),
@@ -47,6 +52,37 @@ def test_it_is_in_the_engine_with_dynamic_shapes(kind, tmp_path):
         op = "Select" if kind in SELECTS else "DivNoNan"
         assert not frozen.preparation.chosen and done.native_ops[op] == 1
         assert chosen.REASONS[op] in [reason for _, reason in frozen.preparation.outside]
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_a_mask_is_in_the_engine_with_dynamic_shapes(kind, tmp_path):
+    shapes, body = MASKS[kind]
+    frozen, done = in_one_engine(body, shapes, tmp_path / "m")
+    assert len(frozen.preparation.chosen) == 1 and len(done.engines) == 1 and not done.native_ops
+    frozen, done = in_one_engine(body, shapes, tmp_path / "n", dynamic=False)
+    assert not frozen.preparation.chosen and {"NotEqual", "Cast"} & done.native_ops.keys()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i4"])
+@pytest.mark.parametrize("seed", range(10))
+def test_random_masks_answer_the_same_bit_for_bit(seed, dtype):
+    rng = np.random.default_rng(seed)
+    shape = [int(size) for size in rng.integers(1, 6, rng.integers(1, 4))]
+    other = [1 if rng.random() < 0.5 else size for size in shape]
+    x, y = (rng.integers(0, 3, one).astype(dtype) for one in (shape, other))
+    if dtype != "i4":
+        x, y = (np.where(rng.random(one.shape) < 0.2, np.nan, one).astype(dtype) for one in (x, y))
+    written, answered = compared(
+        lambda x, y: tf.cast(tf.not_equal(x, y), tf.float16 if seed % 2 else tf.float32),
+        [([None, *one[1:]], tf.as_dtype(x.dtype)) for one in (shape, other)],
+        chosen.rewrite,
+        [x, y],
+        [x[:0], y[:1]],
+    )
+    assert len(written) == 2
+    for expected, found in answered:
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
 
 
 @pytest.mark.parametrize("kind", LEFT)
@@ -84,11 +120,11 @@ def test_random_quotients_answer_the_same(seed):
     open_shapes = [[None, *shape[1:]], [None, *other[1:]]]
     empty = [np.zeros([0, *shape[1:]], "f4"), np.zeros([1, *other[1:]], "f4")]
     if constant:
-        written, answers = compared(lambda x: tf.math.divide_no_nan(x, y), open_shapes[:1], chosen.rewrite, [x])
+        written, answered = compared(lambda x: tf.math.divide_no_nan(x, y), open_shapes[:1], chosen.rewrite, [x])
     else:
-        written, answers = compared(tf.math.divide_no_nan, open_shapes, chosen.rewrite, [x, y], empty)
+        written, answered = compared(tf.math.divide_no_nan, open_shapes, chosen.rewrite, [x, y], empty)
     assert len(written) == 1
-    for expected, found in answers:
+    for expected, found in answered:
         # TensorFlow multiplies by the reciprocal of a constant.
         np.testing.assert_allclose(found, expected, rtol=3e-7 if constant else 0)
 
@@ -111,7 +147,7 @@ def test_random_choices_answer_the_same_bit_for_bit(seed):
         condition = kinds[seed % len(kinds)]()
         return select(condition=condition, x=x, y=[x * 2.0, tf.zeros_like(x), -x][seed % 3])
 
-    written, answers = compared(body, [[None, *shape[1:]]], chosen.rewrite, [x], [x[:0]])
+    written, answered = compared(body, [[None, *shape[1:]]], chosen.rewrite, [x], [x[:0]])
     assert len(written) == 1
-    for expected, found in answers:
+    for expected, found in answered:
         np.testing.assert_array_equal(found, expected)

@@ -170,7 +170,7 @@ def _layers(preparation: Preparation) -> Iterator[str]:
         (
             preparation.chosen,
             "node",
-            "(Select, DivNoNan) written with SelectV2 or RealDiv: TF-TRT refuses them as they are",
+            "that choose or compare (Select, DivNoNan, NotEqual, Cast of a bool) written with SelectV2 or Equal: TF-TRT refuses them",
         ),
     ):
         if names:

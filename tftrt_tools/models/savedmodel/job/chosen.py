@@ -1,4 +1,5 @@
-"""Select and DivNoNan as SelectV2, with dynamic shapes: TF-TRT takes Select with a condition for each element alone, and no DivNoNan.
+"""Select, DivNoNan and Casts of a bool as SelectV2, with dynamic shapes, and NotEqual as Equal: TF-TRT takes Select with a condition for
+each element alone, and none of the others.
 
 Select repeats a condition of one for each row, or a single one, and refuses operands of different shapes; SelectV2 repeats operands, too.
 So it stands for a Select only where the graph proves that the shapes are the same.
@@ -17,10 +18,11 @@ from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensi
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-OPS = frozenset({"Select", "DivNoNan"})
+OPS = frozenset({"Select", "DivNoNan", "NotEqual", "Cast"})
 REASONS = {
     "Select": "TF-TRT takes Select with a condition for each element alone; with dynamic shapes others become SelectV2, where the graph "
     "proves that the shapes go together",
+    "NotEqual": "TF-TRT knows no NotEqual; with dynamic shapes it becomes Equal and LogicalNot",
     "DivNoNan": "TF-TRT knows no DivNoNan; with dynamic shapes it becomes RealDiv and SelectV2",
 }
 _TYPES = (tf.float32, tf.float16)
@@ -42,9 +44,7 @@ def rewrite(
     writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes, explicit)
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
-        if node.name in loops or op.inputs[1].dtype not in _TYPES:
-            continue
-        if writer.quotient(node, op) if node.op == "DivNoNan" else writer.select(node, op):
+        if node.name not in loops and writer.write(node, op):
             written.append(node.name)
     return tuple(written)
 
@@ -55,6 +55,37 @@ class _Writer:
     def __init__(self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef], explicit: bool) -> None:
         self._writer, self._nodes, self._explicit = writer, nodes, explicit
         self._wider = wider.Wider(writer, nodes)
+
+    def write(self, node: node_def_pb2.NodeDef, op: tf.Operation) -> bool:
+        """Write one of OPS. Returns: whether it has to be, and can be written."""
+        if node.op == "Cast":
+            return self._explicit and op.inputs[0].dtype == tf.bool and self.number(node, op)
+        if node.op == "NotEqual":
+            return self._explicit and op.inputs[0].dtype in wider.TYPES and self.unequal(node, op)
+        if op.inputs[1].dtype not in _TYPES:
+            return False
+        return self.quotient(node, op) if node.op == "DivNoNan" else self.select(node, op)
+
+    def number(self, node: node_def_pb2.NodeDef, op: tf.Operation) -> bool:
+        """Write a Cast of a bool, as 1 or 0. Returns: whether it can be written."""
+        dtype = op.outputs[0].dtype
+        if dtype not in _TYPES or not op.inputs[0].shape.rank:
+            return False
+        values = [
+            self._writer.constant(f"{node.name}/{what}", np.array(value, dtype.as_numpy_dtype))
+            for what, value in (("one", 1), ("zero", 0))
+        ]
+        added_nodes.become(node, "SelectV2", [node.input[0], *values], T=dtype.as_datatype_enum)
+        return True
+
+    def unequal(self, node: node_def_pb2.NodeDef, op: tf.Operation) -> bool:
+        """Write a NotEqual; NaN is equal to nothing. Returns: whether it can be written."""
+        if not _one_rank(op.inputs):
+            return False
+        equal = self._writer.add("Equal", f"{node.name}/equal", node.input[:2], T=node.attr["T"].type)
+        equal.attr["incompatible_shape_error"].b = op.get_attr("incompatible_shape_error")
+        added_nodes.become(node, "LogicalNot", [equal.name])
+        return True
 
     def quotient(self, node: node_def_pb2.NodeDef, op: tf.Operation) -> bool:
         """Write a DivNoNan. Returns: whether it can be written."""
@@ -69,7 +100,7 @@ class _Writer:
         name, kind = node.name, op.inputs[1].dtype.as_numpy_dtype
         zero = self._writer.constant(f"{name}/zero", np.zeros((), kind))
         is_zero = self._writer.add("Equal", f"{name}/is_zero", [below, zero], T=dtype)
-        # The name of the attribute's default: shapes that do not fit are an error, as with DivNoNan.
+        # Shapes that do not fit are an error, as with DivNoNan.
         is_zero.attr["incompatible_shape_error"].b = True
         divided = self._writer.add("RealDiv", f"{name}/divided", [above, below], T=dtype)
         added_nodes.become(node, "SelectV2", [is_zero.name, zero, divided.name], T=dtype)
