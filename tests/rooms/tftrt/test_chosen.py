@@ -151,3 +151,33 @@ def test_random_choices_answer_the_same_bit_for_bit(seed):
     assert len(written) == 1
     for expected, found in answered:
         np.testing.assert_array_equal(found, expected)
+
+
+def test_convert_and_inspect_say_what_is_written_and_why_others_stay(tftrt, tmp_path):
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 6), name="x")])
+    def serve(x):
+        x = tf.nn.relu(x) * 2.0 + 1.0
+        y = tf.nn.relu(tf.cumsum(tf.math.divide_no_nan(x, x[:, ::-1])[:, tf.newaxis], 2)) + tf.gather_nd(x, [[0], [0]])
+        z = tf.math.divide_no_nan(tf.einsum("...i,ij->...j", y, np.ones((6, 4), "f4")), [1.0, 0.0, 2.0, 3.0])
+        return {"y": tf.nn.relu(z * 3.0) + 1.0}
+
+    path = save(serve, tmp_path / "m")
+    done = tftrt(
+        "convert",
+        f"--input_saved_model_dir={path}",
+        f"--output_saved_model_dir={tmp_path / 'out'}",
+        "--use_dynamic_shape",
+    )
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "1 slice with a new axis written as ExpandDims: TF-TRT takes none",
+        "1 cumulative sum written as additions of moved parts: TF-TRT knows no Cumsum",
+        "1 GatherNd written as GatherV2: TF-TRT knows no GatherNd",
+        "1 Einsum written otherwise: TF-TRT takes none with an ellipsis, and none in implicit batch mode",
+        "1 node of Select, DivNoNan, NotEqual or Cast written with SelectV2, RealDiv or Equal: TF-TRT refuses the op",
+    ):
+        assert f"serving_default: {line}" in done.stdout
+    done = tftrt("inspect", path, "--use_dynamic_shape")
+    assert done.returncode == 0 and chosen.REASONS["DivNoNan"] in " ".join(done.stdout.split()), done.stdout
+    done = tftrt("verify", path, tmp_path / "out", "--shapes=x:4x6")
+    assert done.returncode == 0, done.stdout + done.stderr

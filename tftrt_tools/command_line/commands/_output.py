@@ -159,7 +159,7 @@ def _layers(preparation: Preparation) -> Iterator[str]:
         counted = terminal.counted(len(preparation.indexed), "node")
         yield f"{counted} that mirror or reverse written as GatherV2: TF-TRT knows neither MirrorPad nor ReverseV2"
     for names, what, why in (
-        (preparation.new_axes, "slice", "that add axes written as ExpandDims: TF-TRT takes no new axis in a slice"),
+        (preparation.new_axes, "slice", "with a new axis written as ExpandDims: TF-TRT takes none"),
         (preparation.cumulated, "cumulative sum", "written as additions of moved parts: TF-TRT knows no Cumsum"),
         (preparation.gathered, "GatherNd", "written as GatherV2: TF-TRT knows no GatherNd"),
         (
@@ -170,7 +170,7 @@ def _layers(preparation: Preparation) -> Iterator[str]:
         (
             preparation.chosen,
             "node",
-            "that choose or compare (Select, DivNoNan, NotEqual, Cast of a bool) written with SelectV2 or Equal: TF-TRT refuses them",
+            "of Select, DivNoNan, NotEqual or Cast written with SelectV2, RealDiv or Equal: TF-TRT refuses the op",
         ),
     ):
         if names:
