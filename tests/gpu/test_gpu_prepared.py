@@ -206,11 +206,11 @@ def test_ops_that_tftrt_refuses_run_in_an_engine_as_others(tmp_path):
     @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 6), name="x")])
     def serve(x):
         x = tf.nn.relu(x) * 2.0
+        x = tf.raw_ops.Select(condition=x[:, 0] > x[:, 1], x=x, y=x * 3.0)
         y = tf.math.divide_no_nan(tf.cumsum(x, 1)[:, tf.newaxis], tf.nn.relu(x - 1.0)[:, tf.newaxis])
         y += tf.cumsum(x, 1, exclusive=True, reverse=True)[:, tf.newaxis] + tf.gather_nd(x, [[0]])
         mask = tf.logical_and(tf.not_equal(x, 0.0), x < 3.0)[:, tf.newaxis, :]
         y = tf.where(mask, y, 0.5) + tf.cast(mask, tf.float32)
-        y = tf.raw_ops.Select(condition=x[:, 0] > x[:, 1], x=y, y=y * 3.0)
         return {"y": tf.nn.relu(tf.einsum("...i,ij->...j", y, weights)) + 1.0}
 
     source = save(serve, tmp_path / "in")

@@ -36,7 +36,15 @@ def rewrite(
     Args: graph_def: frozen. kept: names of nodes to leave as they are. explicit: for explicit batch mode; the other one has neither
       comparisons nor SelectV2, and only quotients by constants are written. Returns: the names of those that were written.
     """
-    sites = [node for node in graph_def.node if node.op in OPS and node.name not in kept]
+    # A condition with wider operands may be a NotEqual that was not there before.
+    others = _rewrite(graph_def, kept, explicit, OPS - {"NotEqual"})
+    return (*others, *_rewrite(graph_def, kept, explicit, frozenset({"NotEqual"})))
+
+
+def _rewrite(
+    graph_def: graph_pb2.GraphDef, kept: Container[str], explicit: bool, ops: Container[str]
+) -> tuple[str, ...]:
+    sites = [node for node in graph_def.node if node.op in ops and node.name not in kept]
     if not sites:
         return ()
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []

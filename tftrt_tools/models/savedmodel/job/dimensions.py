@@ -36,6 +36,7 @@ _ALIKE = frozenset(
         "StopGradient",
         "Snapshot",
         "ZerosLike",
+        "Cumsum",
         "IsNan",
         "IsInf",
         "IsFinite",
@@ -74,11 +75,12 @@ _ALIKE = frozenset(
 )
 # Ops whose result has as many rows as their first input.
 _BY_ROW = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"})
-# Ops of two inputs of which the smaller one is repeated.
+# Ops whose smaller inputs are repeated.
 _BROADCAST = frozenset(
     {
         *("Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"),
         *("Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr"),
+        *("DivNoNan", "SelectV2"),
     }
 )
 _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
@@ -173,7 +175,7 @@ def _reshapes_rows(op: tf.Operation) -> bool:
 def _of_broadcast(op: tf.Operation, axis: int, forks: int) -> tuple[tf.Tensor, int] | None:
     rank = op.outputs[0].shape.rank
     places = []
-    for tensor in op.inputs[:2]:
+    for tensor in op.inputs:
         if tensor.shape.rank is None:
             return None
         own = axis - (rank - tensor.shape.rank)

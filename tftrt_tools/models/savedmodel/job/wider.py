@@ -19,7 +19,7 @@ OP = "ExpandDims"
 # Types that TF-TRT moves.
 TYPES = (tf.float32, tf.float16, tf.int32)
 _INT32 = tf.int32.as_datatype_enum
-_COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual", "Equal"})
+_COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"})
 _LOGICAL = frozenset({"LogicalAnd", "LogicalOr", "LogicalNot"})
 # The most ops behind each other that get wider operands.
 _DEEPEST = 8
