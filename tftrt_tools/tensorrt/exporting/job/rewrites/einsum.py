@@ -16,8 +16,15 @@ import numpy.typing as npt
 from tf2onnx.graph import Graph, Node
 from tf2onnx.onnx_opset.math import Einsum
 
-from tftrt_tools.models.savedmodel.equation import Equation, parsed
+from tftrt_tools.models.savedmodel import equation as equations
+from tftrt_tools.models.savedmodel.equation import Equation
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import FLOAT, Replaced
+
+
+def parsed(text: str) -> Equation | None:
+    """As equation.parsed; None, too, where an operand has no letter of its own."""
+    found = equations.parsed(text)
+    return found if found and found.left and found.right else None
 
 
 def write(graph: Graph, node: Node) -> bool:
@@ -26,12 +33,7 @@ def write(graph: Graph, node: Node) -> bool:
     weights = (
         node.inputs[1].get_tensor_value(as_list=False) if len(node.input) == 2 and node.inputs[1].is_const() else None
     )
-    if (
-        equation is None
-        or not (equation.left and equation.right)
-        or graph.get_dtype(node.output[0]) != FLOAT
-        or len(node.input) != 2
-    ):
+    if equation is None or graph.get_dtype(node.output[0]) != FLOAT or len(node.input) != 2:
         Einsum.version_12(graph, node)
         return False
     if not equation.batch and weights is not None:
