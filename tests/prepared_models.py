@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.tftrt.conversion.job import prepare
+from tftrt_tools.tftrt.conversion.job import graph_pass, prepare
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 
@@ -68,3 +68,47 @@ def unet_with_conditionals(path):
         return {"mask": tf.sigmoid(tf.nn.conv3d(x, filters(1, 1, 1, 8, 2), [1] * 5, "SAME"))}
 
     return save(serve, path)
+
+
+def compared(body, shapes, rewrite, *feeds):
+    """What a graph answers before and after a rewrite of its nodes, in TensorFlow.
+
+    Args: body: of tensors of `shapes`, placeholders x0, x1, …; a shape may come with a type. rewrite: of a GraphDef, in place.
+    feeds: lists of arrays. Returns: (what `rewrite` returns, [(expected, found) of each feed]).
+    """
+    kinds = [
+        shape if isinstance(shape, tuple) and isinstance(shape[-1], tf.DType) else (shape, tf.float32)
+        for shape in shapes
+    ]
+    with tf.Graph().as_default() as before:
+        inputs = [tf.compat.v1.placeholder(dtype, shape, f"x{number}") for number, (shape, dtype) in enumerate(kinds)]
+        tf.identity(body(*inputs), name="y")
+    graph_def = before.as_graph_def()
+    returned = rewrite(graph_def)
+    with tf.Graph().as_default() as after:
+        tf.import_graph_def(graph_def, name="")
+    sessions = [tf.compat.v1.Session(graph=one) for one in (before, after)]
+    return returned, [
+        tuple(one.run("y:0", {f"x{number}:0": value for number, value in enumerate(values)}) for one in sessions)
+        for values in feeds
+    ]
+
+
+def odd_values(rng, shape):
+    """float32 numbers with zeros of both signs, infinities and NaN among them."""
+    values = rng.normal(size=shape).astype("f4")
+    for value in (0.0, -0.0, np.inf, -np.inf, np.nan):
+        values[rng.random(shape) < 0.08] = value
+    return values
+
+
+def in_one_engine(body, shapes, path, dynamic=True, **settings):
+    """A model of `body` between ops that TF-TRT takes, prepared and passed. Returns: (graph_pass.Frozen, graph_pass.PassResult)."""
+    specs = [tf.TensorSpec(shape, name=f"x{number}") for number, shape in enumerate(shapes)]
+
+    @tf.function(autograph=False, input_signature=specs)
+    def serve(*inputs):
+        return {"y": tf.nn.relu(body(*(tf.nn.relu(x) * 2.0 + 1.0 for x in inputs)) * 3.0) + 1.0}
+
+    frozen = prepared(save(serve, path), use_dynamic_shape=dynamic, **settings)
+    return frozen, graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic, **settings))

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from tftrt_tools.base import errors, records
-from tftrt_tools.base.process import jobs
+from tftrt_tools.base.process import jobs, progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +28,9 @@ class Told(records.Record):
 def answered(asked: Asked) -> Told:
     if asked.text == "refuse":
         raise errors.UsageError("no", "ask for something else")
+    if asked.text == "note":
+        progress.say("a step")
+        progress.note("wait no longer")
     return Told(asked, os.getpid())
 
 

@@ -198,3 +198,56 @@ def test_a_transposed_convolution_of_volumes_runs_in_an_engine(precision, tmp_pa
     source = unet_with_conditionals(tmp_path / "in")
     shapes = "volume:1x8x8x8x1,2x8x8x8x1;training:scalar,scalar"
     checked("transposed volumes", source, tmp_path, precision, shapes, "--freeze=training:false")
+
+
+def test_ops_that_tftrt_refuses_run_in_an_engine_as_others(tmp_path):
+    weights = np.random.default_rng(0).normal(size=(6, 4)).astype("f4")
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 6), name="x")])
+    def serve(x):
+        x = tf.nn.relu(x) * 2.0
+        x = tf.raw_ops.Select(condition=x[:, 0] > x[:, 1], x=x, y=x * 3.0)
+        y = tf.math.divide_no_nan(tf.cumsum(x, 1)[:, tf.newaxis], tf.nn.relu(x - 1.0)[:, tf.newaxis])
+        y += tf.cumsum(x, 1, exclusive=True, reverse=True)[:, tf.newaxis] + tf.gather_nd(x, [[0]])
+        mask = tf.logical_and(tf.not_equal(x, 0.0), x < 3.0)[:, tf.newaxis, :]
+        y = tf.where(mask, y, 0.5) + tf.cast(mask, tf.float32)
+        return {"y": tf.nn.relu(tf.einsum("...i,ij->...j", y, weights)) + 1.0}
+
+    source = save(serve, tmp_path / "in")
+    said = convert(source, tmp_path / "out", "--precision_mode=FP32", "--shapes=x:1x6,16x6")
+    code, result, error = verify(source, tmp_path / "out")
+    report(
+        test="other ops",
+        engines=len(engines_of(said)),
+        coverage=said["signatures"][0]["coverage"],
+        snr_db=result and result["comparisons"][0]["snr_db"],
+        passed=code == 0,
+    )
+    assert code == 0, error or result["problems"]
+    assert len(engines_of(said)) == 1 and said["signatures"][0]["coverage"] == 1.0
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16"])
+def test_one_engine_of_a_unet_of_open_sizes_serves_several_sizes(precision, tmp_path):
+    layers = tf.keras.layers
+    x = inputs = tf.keras.Input((None, None, 3), name="x")
+    x = skip = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
+    x = layers.Conv2D(16, 3, 2, padding="same", activation="relu")(x)
+    y = layers.UpSampling2D(interpolation="bilinear")(x)
+    x = layers.Conv2DTranspose(8, 3, 2, padding="same", activation="relu")(x)
+    outputs = layers.Conv2D(2, 1)(layers.Concatenate()([x, y, skip]))
+    source = tmp_path / "in"
+    tf.saved_model.save(tf.keras.Model(inputs, outputs), str(source))
+    shapes = "--shapes=x:1x32x32x3,2x32x32x3,1x48x64x3"
+    said = convert(source, tmp_path / "out", f"--precision_mode={precision}", shapes)
+    code, result, error = verify(source, tmp_path / "out")
+    report(
+        test="open sizes",
+        model="U-Net",
+        precision=precision,
+        engines=len(engines_of(said)),
+        snr_db=result and [one["snr_db"] for one in result["comparisons"]],
+        passed=code == 0,
+    )
+    assert code == 0, error or result["problems"]
+    assert len(engines_of(said)) == 1 and said["signatures"][0]["coverage"] == 1.0

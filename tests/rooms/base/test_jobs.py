@@ -55,3 +55,10 @@ def test_blocks_that_take_notes_end_in_any_order(capsys):
     second.__exit__(None, None, None)
     progress.note("c")
     assert heard == ["A", "B"] and capsys.readouterr().err == "c\n"
+
+
+def test_a_note_of_the_child_reaches_the_user_at_once():
+    heard = []
+    with progress.listening(lambda text, done, total: heard.append(text)), progress.notes_to(heard.append):
+        work.run(Asked("note"))
+    assert heard == ["a step", "wait no longer"]

@@ -110,3 +110,6 @@ def test_inspect_says_what_known_sizes_would_bring(fixed, tftrt, tmp_path):
     done = tftrt("inspect", model(tmp_path / "m"), "--use_dynamic_shape", *([f"--fix_sizes={fixed}"] if fixed else []))
     told = "2 nodes (Conv2DBackpropInput, ResizeBilinear) would be in engines if their sizes were known: --fix_sizes"
     assert done.returncode == 0 and (told in " ".join(done.stdout.split())) == (not fixed), done.stdout
+    flags = ["--use_dynamic_shape", "--dry_run", *([f"--fix_sizes={fixed}"] if fixed else [])]
+    done = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'm'}", *flags)
+    assert done.returncode == 0 and (f"{told} gives inputs one size" in done.stdout) == (not fixed), done.stdout

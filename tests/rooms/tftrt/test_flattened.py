@@ -226,16 +226,28 @@ def outcome(function, x, n):
 def test_sizes_are_equal_only_where_they_are():
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, (None, None, 4), "x")
+        other = tf.compat.v1.placeholder(tf.float32, (None, None, 4), "other")
         found = {
             "same": tf.nn.relu(x * 2.0 + 1.0),
             "plane": tf.reduce_mean(x, 2),
             "turned": tf.transpose(x, (1, 0, 2)),
             "sliced": x[1:],
-            "product": x * x,
+            "reversed": x[::-1],
+            "with a new axis": x[None, :, :, 0],
+            "of another": x * other,
+            "product": x * tf.nn.relu(x),
+            "compared": x > tf.zeros_like(x),
+            "columns": x[:, 1:],
+            "plane of columns": x[..., 0],
+            "labels": tf.einsum("abc,cd->abd", x, tf.zeros((4, 3))),
+            "turned labels": tf.einsum("abc,cd->bad", x, tf.zeros((4, 3))),
         }
         names = {key: one.name for key, one in found.items()}
     known = inferred.shapes(graph.as_graph_def())
     own = dimensions.of(known.get_tensor_by_name("x:0"))
     sizes = {key: dimensions.of(known.get_tensor_by_name(name)) for key, name in names.items()}
     assert sizes["same"] == own and sizes["plane"][0] == own[0] and own[2] == 4
-    assert not {sizes[key][0] for key in ("turned", "sliced", "product")} & set(own)
+    assert not {sizes[key][0] for key in ("turned", "sliced", "reversed", "with a new axis", "of another")} & set(own)
+    assert sizes["product"] == sizes["compared"] == own
+    assert sizes["columns"][0] == sizes["plane of columns"][0] == own[0] != sizes["columns"][1]
+    assert sizes["labels"][:2] == sizes["turned labels"][1::-1] == own[:2]

@@ -2,9 +2,11 @@
 
 import pytest
 
+from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _worth
+from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.savedmodel.flops import Flops
-from tftrt_tools.tftrt.conversion import advice
+from tftrt_tools.tftrt.conversion import advice, pipeline
 from tftrt_tools.tftrt.conversion.plan import Outcome
 from tftrt_tools.tftrt.conversion.quantization import Problem, Quantization
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -84,3 +86,30 @@ def test_convert_says_what_the_other_batch_mode_would_take(zoo_model, tftrt):
         in done.stdout
     )
     assert "serving_default: --use_dynamic_shape (or --shapes, which implies it) would take " in done.stdout
+
+
+LOOP = "2 loops (an LSTM, a GRU, tf.while_loop) cannot run in TF-TRT's engines; a plan can have them as layers: "
+
+
+def test_who_waits_for_engines_hears_first_that_loops_will_not_be_in_them(zoo_model, tmp_path):
+    heard = []
+    settings = Settings(precision_mode="INT8", use_dynamic_shape=True)
+    with progress.listening(lambda text, done, total: heard.append(text)), progress.notes_to(heard.append):
+        done = pipeline.convert(
+            zoo_model("lstm_tagger"),
+            None,
+            settings,
+            dry_run=True,
+            data=DataOptions(random=True, batches=1, shapes="tokens:8x12"),
+        )
+    (note,) = [number for number, text in enumerate(heard) if LOOP in text]
+    assert heard[note].startswith(f"note: serving_default: {done.coverage:.0%} of its ops go into engines; ")
+    assert not any("ranges" in text or "scales" in text for text in heard[:note])
+    assert any("ranges" in text for text in heard[note:])
+
+
+def test_inspect_tells_loops_before_it_tries_other_sizes(zoo_model, tftrt):
+    done = tftrt("inspect", zoo_model("lstm_tagger"), "--use_dynamic_shape")
+    assert done.returncode == 0 and LOOP in done.stderr and LOOP in " ".join(done.stdout.split()), done.stderr
+    done = tftrt("convert", zoo_model("lstm_tagger"), "--dry_run", "--use_dynamic_shape")
+    assert done.returncode == 0 and LOOP not in done.stderr and LOOP in done.stdout, done.stderr

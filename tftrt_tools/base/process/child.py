@@ -5,7 +5,7 @@ abort becomes an error message, and the command itself starts without loading th
 
 The child is `python -m tftrt_tools.base.process.child FD module:function`. It reads JSON requests on stdin, one a line, until
 that is closed.
-For each it writes JSON lines to the pipe FD: {"progress": [text, done, total]}, then {"result": …} or {"error": …}.
+For each it writes JSON lines to the pipe FD: {"progress": [text, done, total]} and {"note": text}, then {"result": …} or {"error": …}.
 Its stdout and stderr, which native libraries write to, go to a log file.
 """
 
@@ -186,6 +186,10 @@ class Worker:
             if not line.endswith(b"\n"):
                 return None
             message = json.loads(line)
+            if "note" in message:
+                quiet.heard(False)
+                progress.note(message["note"])
+                continue
             if "progress" not in message:
                 result: dict[str, Any] | None = message
                 return result
@@ -392,7 +396,10 @@ def function(target: str) -> Called:
 
 def _answer(target: str, request: object, send: Callable[[dict[str, Any]], None]) -> None:
     try:
-        with progress.listening(lambda *step: send({"progress": step})):
+        with (
+            progress.listening(lambda *step: send({"progress": step})),
+            progress.notes_to(lambda text: send({"note": text})),
+        ):
             try:
                 result = function(target)(request)
             finally:

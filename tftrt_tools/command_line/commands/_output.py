@@ -140,6 +140,12 @@ def _layers(preparation: Preparation) -> Iterator[str]:
     if preparation.transposed:
         counted = terminal.counted(len(preparation.transposed), "transposed convolution")
         yield f"{counted} written as plain ones: TF-TRT takes none with an open batch"
+    if preparation.interleaved:
+        counted = terminal.counted(len(preparation.interleaved), "transposed convolution")
+        yield f"{counted} of open sizes written as plain ones and DepthToSpace: TF-TRT takes none with an open batch"
+    if preparation.upsampled:
+        counted = terminal.counted(len(preparation.upsampled), "bilinear resize")
+        yield f"{counted} of open sizes written as convolutions and DepthToSpace: TF-TRT refuses the op"
     products = [one for one in preparation.resized if one.type != preparation_module.NEAREST]
     if products:
         megabytes = sum(one.added_bytes for one in products) / 1e6
@@ -152,6 +158,23 @@ def _layers(preparation: Preparation) -> Iterator[str]:
     if preparation.indexed:
         counted = terminal.counted(len(preparation.indexed), "node")
         yield f"{counted} that mirror or reverse written as GatherV2: TF-TRT knows neither MirrorPad nor ReverseV2"
+    for names, what, why in (
+        (preparation.new_axes, "slice", "with a new axis written as ExpandDims: TF-TRT takes none"),
+        (preparation.cumulated, "cumulative sum", "written as additions of moved parts: TF-TRT knows no Cumsum"),
+        (preparation.gathered, "GatherNd", "written as GatherV2: TF-TRT knows no GatherNd"),
+        (
+            preparation.einsums,
+            "Einsum",
+            "written otherwise: TF-TRT takes none with an ellipsis, and none in implicit batch mode",
+        ),
+        (
+            preparation.chosen,
+            "node",
+            "of Select, DivNoNan, NotEqual or Cast written with SelectV2, RealDiv or Equal: TF-TRT refuses the op",
+        ),
+    ):
+        if names:
+            yield f"{terminal.counted(len(names), what)} {why}"
     if preparation.kept_resizes:
         counted = terminal.counted(len(preparation.kept_resizes), "resize")
         yield f"{counted} kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels"

@@ -371,6 +371,7 @@ def _print_worth(console: Console, done: Conversion) -> None:
             _worth.other_mode(one),
             advice.limited_by_number(len(one.engines), done.settings),
             advice.loops(one.left_out),
+            advice.of_open_sizes(one.left_out, one.preparation.open_sizes),
         )
         for text in (*told, *accepted):
             if text:

@@ -84,8 +84,21 @@ class Preparation(records.Record):
     paddings: tuple[str, ...] = ()
     # Names of mirrored paddings and reversed tensors that take elements by constant numbers now.
     indexed: tuple[str, ...] = ()
+    # Names of slices that add an axis, and are an ExpandDims now.
+    new_axes: tuple[str, ...] = ()
+    # Names of cumulative sums that are additions now.
+    cumulated: tuple[str, ...] = ()
+    # Names of GatherNd nodes that are GatherV2 now.
+    gathered: tuple[str, ...] = ()
+    # Names of Einsum nodes that TF-TRT refused, and that were written otherwise.
+    einsums: tuple[str, ...] = ()
+    # Names of Select and DivNoNan nodes that were written otherwise.
+    chosen: tuple[str, ...] = ()
     # Names of transposed convolutions that were written as plain ones.
     transposed: tuple[str, ...] = ()
+    # Names of transposed convolutions, and of bilinear resizes, of open sizes that were written as plain convolutions.
+    interleaved: tuple[str, ...] = ()
+    upsampled: tuple[str, ...] = ()
     # Resizes that were written otherwise.
     resized: tuple[Resized, ...] = ()
     # Names of resizes that stay in TensorFlow, because an engine may compute them wrongly.
@@ -106,6 +119,8 @@ class Preparation(records.Record):
     sizes: tuple[tuple[str, tuple[int | None, ...]], ...] = ()
     # Names of nodes that would be written otherwise if their sizes were known.
     open_sizes: tuple[str, ...] = ()
+    # (name, why) of nodes that are written otherwise elsewhere, and stay as they are here.
+    outside: tuple[tuple[str, str], ...] = ()
     # (name, value as text, "" where it is no single constant) of placeholders with a default that no signature names.
     defaults: tuple[tuple[str, str], ...] = ()
     # Inputs that only conditionals read.
@@ -119,7 +134,14 @@ class Preparation(records.Record):
     @property
     def apart(self) -> frozenset[str]:
         """Names of nodes that were written as several, whose names begin with that one's."""
-        return frozenset((*self.transposed, *self.indexed, *self.paddings, *(one.name for one in self.resized)))
+        resized = (one.name for one in self.resized)
+        return self.moved | frozenset((*self.transposed, *self.interleaved, *self.upsampled, *resized))
+
+    @property
+    def moved(self) -> frozenset[str]:
+        """Names of nodes that TensorFlow's own op computes faster than what stands for it, unless it is in an engine with others."""
+        moved = (self.indexed, self.paddings, self.new_axes, self.cumulated, self.gathered, self.einsums, self.chosen)
+        return frozenset(name for names in moved for name in names)
 
     @property
     def left(self) -> frozenset[str]:

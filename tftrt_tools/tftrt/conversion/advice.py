@@ -58,7 +58,7 @@ def advise(
         )
     if limited := limited_by_number(engines, settings):
         reasons.append(limited)
-    reasons += [told for told in (loops(left_out), _open_sizes(left_out, open_sizes)) if told]
+    reasons += [told for told in (loops(left_out), of_open_sizes(left_out, open_sizes)) if told]
     return Advice(_size_of(best), better.dynamic if better else None, tuple(reasons))
 
 
@@ -86,14 +86,23 @@ def loops(left_out: Iterable[LeftOut]) -> str:
     )
 
 
-def _open_sizes(left_out: Iterable[LeftOut], open_sizes: Container[str]) -> str:
+def before_the_wait(signature: str, left_out: Iterable[LeftOut], coverage: float) -> str:
+    """A line on loops for who waits for engines that will not hold them, "" where there are none. Args: coverage: of the pass."""
+    told = loops(left_out)
+    return f"note: {signature}: {coverage:.0%} of its ops go into engines; {told}" if told else ""
+
+
+def of_open_sizes(left_out: Iterable[LeftOut], open_sizes: Container[str]) -> str:
     """A sentence on nodes that are written otherwise where their sizes are known, "" where there are none."""
     found = [node.op for node in left_out if node.node in open_sizes]
     if not found:
         return ""
     ops = ", ".join(sorted(set(found)))
     counted, whose = terminal.counted(len(found), "node"), "its" if len(found) == 1 else "their"
-    return f"{counted} ({ops}) would be in engines if {whose} sizes were known: --fix_sizes gives inputs one size, where that will do."
+    return (
+        f"{counted} ({ops}) would be in engines if {whose} sizes were known: --fix_sizes gives inputs one size; "
+        "for several, convert once for each."
+    )
 
 
 def recommended(sizes: Sequence[SizeResult]) -> SizeResult:

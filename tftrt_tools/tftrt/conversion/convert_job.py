@@ -17,6 +17,7 @@ from tftrt_tools.models.execution.job import gpu as gpu_module
 from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import loading
+from tftrt_tools.tftrt.conversion import advice
 from tftrt_tools.tftrt.conversion.converting import Converted, ConvertRequest
 from tftrt_tools.tftrt.conversion.job import (
     again,
@@ -184,6 +185,9 @@ def _ready(
     function = model.root.signatures[name]
     specs = model.specs(name)
     frozen, passed = ahead or prepare.passed(name, function, settings, patterns.Patterns())
+    waits = bool(calls) or settings.precision_mode == "INT8"
+    if waits and (told := advice.before_the_wait(name, passed.left_out, passed.coverage)):
+        progress.note(told)
     flops = loop_flops.count(frozen, passed.graph_def, specs, calls)
     result = dataclasses.replace(SignatureResult.of(name, specs, passed, flops), findings=loading.findings(model, name))
     if result.coverage < least:

@@ -35,6 +35,12 @@ _ALIKE = frozenset(
         "Identity",
         "StopGradient",
         "Snapshot",
+        "ZerosLike",
+        "Cumsum",
+        "IsNan",
+        "IsInf",
+        "IsFinite",
+        "OnesLike",
         "Cast",
         "Relu",
         "Relu6",
@@ -69,9 +75,13 @@ _ALIKE = frozenset(
 )
 # Ops whose result has as many rows as their first input.
 _BY_ROW = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"})
-# Ops of two inputs of which the smaller one is repeated.
+# Ops whose smaller inputs are repeated.
 _BROADCAST = frozenset(
-    {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"}
+    {
+        *("Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum", "SquaredDifference", "Pow"),
+        *("Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr"),
+        *("DivNoNan", "SelectV2"),
+    }
 )
 _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
@@ -82,6 +92,8 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "Maximum": max,
     "Minimum": min,
 }
+# Where both operands of an op have a size, it is followed in both; so often at most, because sums of sums have many ways.
+_MOST_FORKS = 4
 # The most steps of a computed shape that are followed.
 _DEEPEST = 16
 
@@ -91,19 +103,19 @@ def of(tensor: tf.Tensor) -> list[Dimension] | None:
     return None if tensor.shape.rank is None else [size_of(tensor, axis) for axis in range(tensor.shape.rank)]
 
 
-def size_of(tensor: tf.Tensor, axis: int) -> int | Size:
+def size_of(tensor: tf.Tensor, axis: int, forks: int = _MOST_FORKS) -> int | Size:
     """The size of an axis, which counts from the beginning. Sizes that are equal as Python values are equal in each run of the graph."""
     while True:
         size = tensor.shape[axis]
         if size is not None:
             return int(size)
-        before = _before(tensor, axis)
+        before = _before(tensor, axis, forks)
         if before is None:
             return Size(tensor.name, axis)
         tensor, axis = before
 
 
-def _before(tensor: tf.Tensor, axis: int) -> tuple[tf.Tensor, int] | None:
+def _before(tensor: tf.Tensor, axis: int, forks: int) -> tuple[tf.Tensor, int] | None:
     """(an input, its axis) of the same size, or None."""
     op = tensor.op
     if not op.inputs or tensor.value_index != 0:
@@ -112,7 +124,9 @@ def _before(tensor: tf.Tensor, axis: int) -> tuple[tf.Tensor, int] | None:
     if op.type in _ALIKE:
         return (first, axis) if first.shape.rank is not None else None
     if op.type in _BROADCAST:
-        return _of_broadcast(op, axis)
+        return _of_broadcast(op, axis, forks)
+    if op.type == "Einsum":
+        return _of_labels(op, axis)
     if axis != 0 or first.shape.rank is None or not _keeps_rows(op):
         return None
     return first, 0
@@ -133,9 +147,21 @@ def _keeps_rows(op: tf.Operation) -> bool:
     if op.type in ("Pad", "PadV2", "MirrorPad"):
         sizes = _constant(op.inputs[1])
         return sizes is not None and sizes.size > 0 and not sizes[0].any()
+    if op.type == "StridedSlice":
+        return _slices_rows(op)
     if op.type == "Reshape":
         return _reshapes_rows(op)
     return False
+
+
+def _slices_rows(op: tf.Operation) -> bool:
+    """Whether a slice takes all rows, and they stay in front."""
+    if op.get_attr("ellipsis_mask") & 1:
+        return True
+    steps = _constant(op.inputs[3])
+    whole = op.get_attr("begin_mask") & op.get_attr("end_mask") & 1
+    others = (op.get_attr("shrink_axis_mask") | op.get_attr("new_axis_mask")) & 1
+    return bool(whole and not others and steps is not None and steps.size and steps[0] == 1)
 
 
 def _reshapes_rows(op: tf.Operation) -> bool:
@@ -146,16 +172,29 @@ def _reshapes_rows(op: tf.Operation) -> bool:
     return bool(shape[0] == -1 and 0 < np.prod(shape[1:]) == np.prod(data[1:].as_list()))
 
 
-def _of_broadcast(op: tf.Operation, axis: int) -> tuple[tf.Tensor, int] | None:
+def _of_broadcast(op: tf.Operation, axis: int, forks: int) -> tuple[tf.Tensor, int] | None:
     rank = op.outputs[0].shape.rank
     places = []
-    for tensor in op.inputs[:2]:
+    for tensor in op.inputs:
         if tensor.shape.rank is None:
             return None
         own = axis - (rank - tensor.shape.rank)
         if own >= 0 and tensor.shape[own] != 1:
             places.append((tensor, own))
-    return places[0] if len(places) == 1 else None
+    if len(places) > 1 and (not forks or len({size_of(*place, forks - 1) for place in places}) > 1):
+        return None
+    return places[0] if places else None
+
+
+def _of_labels(op: tf.Operation, axis: int) -> tuple[tf.Tensor, int] | None:
+    """The axis of an operand with the letter of one of the result. A letter has one size."""
+    operands, _, result = op.get_attr("equation").decode().replace(" ", "").partition("->")
+    if "." in operands + result:
+        return None
+    for letters, operand in zip(operands.split(","), op.inputs, strict=True):
+        if result[axis] in letters and operand.shape.rank is not None:
+            return operand, letters.index(result[axis])
+    return None
 
 
 def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
@@ -178,6 +217,24 @@ def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
     if op.type in _ARITHMETIC:
         return _computed(op, deep)
     return None
+
+
+def multiple(tensor: tf.Tensor) -> tuple[Dimension, int] | None:
+    """(a size, how often it is taken) of a computed number; None for any other number."""
+    while tensor.op.type in ("Identity", "Cast", "StopGradient"):
+        tensor = tensor.op.inputs[0]
+    op = tensor.op
+    if op.type in ("Mul", "Add", "AddV2"):
+        constants = [_constant(one) for one in op.inputs]
+        for number, other in zip(constants, op.inputs[::-1], strict=True):
+            if number is not None and number.size == 1:
+                before = multiple(other)
+                if before is None or op.type != "Mul":
+                    return before if not number.any() else None
+                return before[0], before[1] * int(number.item())
+        return None
+    sizes = of_shape(tensor)
+    return (sizes[0], 1) if sizes is not None and len(sizes) == 1 and tensor.shape.rank == 0 else None
 
 
 def _computed(op: tf.Operation, deep: int) -> list[Dimension] | None:

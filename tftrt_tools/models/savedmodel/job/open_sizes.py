@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from tftrt_tools.models.savedmodel.job import control_flow, indexed, inferred, resized, transposed
+from tftrt_tools.models.savedmodel.job import control_flow, cumulated, indexed, inferred, resized, slices, transposed
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
-_OPS = resized.OPS | indexed.OPS | transposed.OPS.keys()
+_OPS = resized.OPS | indexed.OPS | transposed.OPS.keys() | {cumulated.OP, slices.OP}
 
 
 def nodes(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> tuple[str, ...]:
@@ -28,6 +28,11 @@ def nodes(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset()) -> 
 
 
 def _is_open(op: tf.Operation) -> bool:
+    if op.type == cumulated.OP:
+        axis = cumulated.axis_of(op)
+        return axis is not None and op.inputs[0].shape[axis] is None and op.inputs[0].dtype in cumulated.TYPES
+    if op.type == slices.OP:  # TF-TRT takes those that add no axis, and the build fixes them
+        return bool(op.get_attr("new_axis_mask") and (slices.begins_from_open_end(op) or slices.ends_from_open_end(op)))
     data = op.inputs[-1 if op.type in transposed.OPS else 0]
     shapes = (data.shape, op.outputs[0].shape)
     return (

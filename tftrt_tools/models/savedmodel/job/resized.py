@@ -93,17 +93,23 @@ def _repeats(op: tf.Operation) -> bool:
     before, behind = _sizes(op.inputs[0]), _result(op)
     if before is not None and behind is not None:
         return all(size and result and not result % size for size, result in zip(before, behind, strict=True))
+    return factors(op) is not None
+
+
+def factors(op: tf.Operation) -> tuple[int, int] | None:
+    """How many times the height and the width of a picture a resize gives, at every size; None where that is no whole constant."""
     product, picture = op.inputs[1].op, dimensions.of(op.inputs[0])
     while product.type in ("Identity", "Cast"):
         product = product.inputs[0].op
     if product.type != "Mul" or picture is None:
-        return False
-    for sizes, factors in itertools.permutations(product.inputs):
-        counts = tf.get_static_value(factors)
+        return None
+    for sizes, times in itertools.permutations(product.inputs):
+        counts = tf.get_static_value(times)
         whole = counts is not None and np.all(counts >= 1) and np.all(counts == np.floor(counts))
         if whole and dimensions.of_shape(sizes) == picture[1:3]:
-            return True
-    return False
+            height, width = np.broadcast_to(counts, 2).tolist()
+            return int(height), int(width)
+    return None
 
 
 def _sizes(tensor: tf.Tensor) -> tuple[int, int] | None:

@@ -63,6 +63,31 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), s
     return tuple(written)
 
 
+def of_blocks(node: node_def_pb2.NodeDef, filters: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | None:
+    """The filter of the plain convolution for a transposed one of open height and width, whose result is the strides times as large.
+
+    Args: node: a Conv2DBackpropInput. filters: (height, width, channels of the result, of the data). Returns: None where the result is
+      otherwise, for two strides, channels first, dilations, and where the filter would grow too much.
+    """
+    attributes = {name: list(node.attr[name].list.i) for name in ("strides", "dilations")}
+    padding, (height, width) = node.attr["padding"].s, filters.shape[:2]
+    stride = attributes["strides"][1]
+    if (
+        node.attr["data_format"].s not in (b"", OPS[node.op][1])
+        or any(size != 1 for size in attributes["dilations"])
+        or attributes["strides"] != [1, stride, stride, 1]
+        or not (padding == b"SAME" or (padding == b"VALID" and max(height, width) <= stride))
+    ):
+        return None
+    # The zeros in front do not depend on the size.
+    sides = [
+        _Side(size=1, result=stride, kernel=kernel, stride=stride, before=max(kernel - stride, 0) // 2)
+        for kernel in (height, width)
+    ]
+    spread = _spread(filters, sides)
+    return spread if spread.size <= _MOST_ZEROS * filters.size else None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Side:
     """One dimension of a transposed convolution."""

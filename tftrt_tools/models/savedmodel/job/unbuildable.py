@@ -181,12 +181,15 @@ def _elements(op: tf.Operation) -> int:
 def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequence[tuple[str, str]]) -> Finding:
     more = f" (and of {len(nodes) - 1} more)" if len(nodes) > 1 else ""
     pattern = "|".join(re.escape(node) for node, _ in nodes)
+    mend = f"--keep_native_nodes='{pattern}' " + (
+        "leaves out of the engine what keeps it from being built" if outcome == _UNBUILT else "leaves it to TensorFlow"
+    )
+    if outcome == _WRONG_IF_OPEN:
+        mend += "; --shapes of one size, or --fix_sizes, make it right (for several sizes, one conversion for each)"
     return Finding(
         name,
         f"{outcome.format(ops=engine.compute_ops)}: {text.format(nodes=f'{nodes[0][0]} ({nodes[0][1]}){more}')}",
-        f"--keep_native_nodes='{pattern}' leaves out of the engine what keeps it from being built"
-        if outcome == _UNBUILT
-        else f"--keep_native_nodes='{pattern}' leaves it to TensorFlow",
+        mend,
     )
 
 

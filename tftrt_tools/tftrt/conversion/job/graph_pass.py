@@ -324,12 +324,14 @@ def _reason(
         return pass_log.LeftOut(node.name, node.op, resized.REASON)
     if node.name in native:
         return pass_log.LeftOut(node.name, node.op, "kept native by --keep_native_nodes")
+    told = dict(frozen.preparation.outside).get(node.name, "")
     if node.name in frozen.thrown[settings.dynamic]:
-        return pass_log.LeftOut(node.name, node.op, frozen.thrown[settings.dynamic][node.name])
+        reason = frozen.thrown[settings.dynamic][node.name]
+        return pass_log.LeftOut(node.name, node.op, f"{reason}; {told}" if told else reason)
     if node.op in NEVER_BUILT and node.op not in settings.keep_native_ops:
         return pass_log.LeftOut(node.name, node.op, NEVER_BUILT[node.op])
     if node.name in log.left_out:
-        return log.left_out[node.name]
+        return pass_log.LeftOut(node.name, node.op, told) if told else log.left_out[node.name]
     for cluster in log.clusters:
         if node.name in cluster.nodes:
             if cluster.effective is not None:

@@ -84,6 +84,8 @@ def _signature(
         # One signature that cannot be converted says nothing about the others.
         return SignaturePlan(name=name, inputs=specs, problem=error.to_dict())
     _check_calls(name, frozen, calls)
+    if note := advice.before_the_wait(name, passed.left_out, passed.coverage):
+        progress.note(note)
     segments = _segments(passed.graph_def, passed.engines)
     numbers = {segment.engine.name: segment.number for segment in segments}
     never = graph_pass.never_built(frozen, passed.graph_def, calls)

@@ -12,19 +12,26 @@ import tensorflow as tf
 from tftrt_tools.base import errors
 from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs
 from tftrt_tools.models.savedmodel.job import (
+    chosen,
     compiled,
     conditionals,
+    cumulated,
     defaulted,
     dilated,
     dropouts,
+    einsums,
     fake_quant,
     fixing,
     flattened,
+    gather_nd,
     graph,
     grouped,
     indexed,
+    interleaved,
     loading,
+    new_axes,
     open_sizes,
+    outside,
     resized,
     slices,
     transposed,
@@ -63,7 +70,11 @@ def passed(
     while True:
         frozen = graph_pass.freeze(name, function, compiled.opened(before, calls) if calls else None)
         _refuse_converted(frozen.graph_def)
-        kept = frozenset(node.name for node in frozen.graph_def.node if _kept(node.name, settings))
+        kept = frozenset(
+            node.name
+            for node in frozen.graph_def.node
+            if _kept(node.name, settings) or node.op in settings.keep_native_ops
+        )
         own = {key: value for key, value in values.items() if key in frozen.input_names}
         defaults = defaulted.fold(
             frozen.graph_def, frozen.inputs, {key: value for key, value in values.items() if key not in own}
@@ -77,20 +88,34 @@ def passed(
             frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic
         )
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
-        by_numbers, lifted = indexed.rewrite(frozen.graph_def, kept | lone | frozenset(paddings))
+        as_they_are = kept | lone
+        by_numbers, lifted = indexed.rewrite(frozen.graph_def, as_they_are | frozenset(paddings))
+        wider = new_axes.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
+        sums = cumulated.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
+        taken = gather_nd.rewrite(frozen.graph_def, as_they_are) if settings.dynamic else ()
+        choices = chosen.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
+        products = einsums.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
         plain = transposed.rewrite(frozen.graph_def, kept, settings.dynamic)
         otherwise, wrong = resized.rewrite(frozen.graph_def, kept)
+        blocks, larger = interleaved.rewrite(frozen.graph_def, kept) if settings.dynamic else ((), ())
         done = Preparation(
             opened=tuple(calls),
             convolutions=convolutions,
             dilated=written,
             paddings=(*paddings, *lifted),
             indexed=by_numbers,
+            new_axes=wider,
+            cumulated=sums,
+            gathered=taken,
+            einsums=products,
+            chosen=choices,
             folded=folded,
             flattened=reshaped,
             transposed=plain,
+            interleaved=blocks,
+            upsampled=larger,
             resized=otherwise,
             kept_resizes=wrong,
             dropouts=dropped,
@@ -99,13 +124,15 @@ def passed(
             defaults=defaults,
             sizes=sizes,
             open_sizes=open_sizes.nodes(frozen.graph_def, kept),
+            outside=outside.reasons(frozen.graph_def, kept, lone, settings.dynamic),
             offered=offered,
         )
         frozen = dataclasses.replace(frozen, preparation=done)
         closed, alone = set(_unwritten(frozen.preparation)), frozenset[str]()
         if not closed:
             result = graph_pass.run(frozen, settings, gathered)
-            closed, alone = set(_in_vain(result)) - for_good, _alone(result, frozenset((*by_numbers, *lifted)))
+            moving = done.moved - frozenset(paddings)
+            closed, alone = set(_in_vain(result)) - for_good, _alone(result, moving)
         if not closed and not alone:
             return _counted(frozen, result, settings, gathered)
         lone |= alone
@@ -205,8 +232,7 @@ def _in_vain(result: PassResult) -> list[str]:
 
 
 def _alone(result: PassResult, moving: frozenset[str]) -> frozenset[str]:
-    """Names of nodes that only move elements, and that are in no engine, or in one that holds nothing else. TensorFlow's own op moves them
-    faster.
+    """Names of nodes that are in no engine, or in one that holds nothing else. TensorFlow's own op is faster.
 
     Args: moving: names of nodes that were written otherwise, some as several, whose names begin with that one's.
     """

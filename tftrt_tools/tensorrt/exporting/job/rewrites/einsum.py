@@ -7,7 +7,6 @@ sizes, and a product of two tensors keeps its dimensions: that of queries and ke
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,48 +16,15 @@ import numpy.typing as npt
 from tf2onnx.graph import Graph, Node
 from tf2onnx.onnx_opset.math import Einsum
 
+from tftrt_tools.models.savedmodel import equation as equations
+from tftrt_tools.models.savedmodel.equation import Equation
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import FLOAT, Replaced
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Equation:
-    """An equation of two operands. Letters: batch: of all three; left, right: of one operand and the result; summed: of both operands."""
-
-    first: str
-    second: str
-    result: str
-    batch: str
-    left: str
-    right: str
-    summed: str
-
-    def turned(self) -> Equation:
-        """The same with its operands in the other order."""
-        return dataclasses.replace(self, first=self.second, second=self.first, left=self.right, right=self.left)
-
-
 def parsed(text: str) -> Equation | None:
-    """The Equation; None for one that is no single product: with an ellipsis, a letter twice in an operand, or one that only one has."""
-    operands, _, result = text.replace(" ", "").lower().partition("->")
-    first, comma, second = operands.partition(",")
-    if (
-        not comma
-        or not result.isalpha()
-        or any(not one.isalpha() or len(set(one)) < len(one) for one in (first, second, result))
-    ):
-        return None
-    batch, summed = (
-        "".join(one for one in letters if one in first and one in second)
-        for letters in (result, [one for one in first if one not in result])
-    )
-    left, right = (
-        "".join(one for one in result if one in mine and one not in other)
-        for mine, other in ((first, second), (second, first))
-    )
-    found = Equation(first=first, second=second, result=result, batch=batch, left=left, right=right, summed=summed)
-    parts = ((first, batch + left + summed), (second, batch + right + summed), (result, batch + left + right))
-    whole = all(set(letters) == set(part) for letters, part in parts)
-    return found if whole and summed and left and right else None
+    """As equation.parsed; None, too, where an operand has no letter of its own."""
+    found = equations.parsed(text)
+    return found if found and found.left and found.right else None
 
 
 def write(graph: Graph, node: Node) -> bool:

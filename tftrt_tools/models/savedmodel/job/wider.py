@@ -1,0 +1,86 @@
+"""Tensors with new axes of size 1. Of a bool, TF-TRT moves none: neither Reshape nor ExpandDims. So what compares gets wider operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+from tftrt_tools.models.savedmodel.job import folding
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import node_def_pb2
+
+    from tftrt_tools.models.savedmodel.job.added_nodes import Writer
+
+OP = "ExpandDims"
+# Types that TF-TRT moves.
+TYPES = (tf.float32, tf.float16, tf.int32)
+_INT32 = tf.int32.as_datatype_enum
+_COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"})
+_LOGICAL = frozenset({"LogicalAnd", "LogicalOr", "LogicalNot"})
+# The most ops behind each other that get wider operands.
+_DEEPEST = 8
+
+
+def compares(tensor: tf.Tensor) -> bool:
+    """Whether a bool is computed by ops that TF-TRT takes, from operands that have its dimensions, or none."""
+    op = tensor.op
+    if op.type not in _LOGICAL and not (op.type in _COMPARISONS and op.inputs[0].dtype in TYPES):
+        return False
+    return tensor.shape.rank is not None and all(one.shape.rank in (0, tensor.shape.rank) for one in op.inputs)
+
+
+class Wider:
+    """Adds axes to tensors of one graph. Args: nodes: {name: node} of it."""
+
+    def __init__(self, writer: Writer, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
+        self._writer, self._nodes = writer, nodes
+
+    def add(self, name: str, source: str, tensor: tf.Tensor, places: Sequence[int], deep: int = _DEEPEST) -> str:
+        """Add a tensor with new axes.
+
+        Args: name: of the node that reads it; names of new nodes begin with that. source: of `tensor` in the graph. tensor: in a graph of
+          inferred shapes; a single number stays one. places: the new axes of the result, upwards. Returns: the reference to the result.
+        """
+        if tensor.shape.rank == 0:
+            return source
+        if deep and tensor.dtype == tf.bool and compares(tensor):
+            added = self._writer.add(tensor.op.type, f"{name}/compared", [])
+            self.compare(added, name, source, tensor, places, deep)
+            result: str = added.name
+            return result
+        for place in places:
+            source = self._writer.add(OP, f"{name}/wider", [source, self.place(name, place)], **types(tensor)).name
+        return source
+
+    def compare(
+        self,
+        node: node_def_pb2.NodeDef,
+        name: str,
+        source: str,
+        tensor: tf.Tensor,
+        places: Sequence[int],
+        deep: int = _DEEPEST,
+    ) -> None:
+        """Make a node what a bool is with new axes. Args: node: with no inputs but those that it waits for. Others as of `add`."""
+        before = self._nodes[folding.name_of(source)]
+        node.op, waits = before.op, list(node.input)
+        operands = [one for one in before.input if not one.startswith("^")]
+        wider = [self.add(name, *pair, places, deep - 1) for pair in zip(operands, tensor.op.inputs, strict=True)]
+        node.input[:] = [*wider, *waits]
+        node.attr.clear()
+        for key, value in before.attr.items():
+            if not key.startswith("_"):
+                node.attr[key].CopyFrom(value)
+
+    def place(self, name: str, place: int) -> str:
+        """A constant with the number of an axis."""
+        return self._writer.constant(f"{name}/axis", np.array(place, np.int32))
+
+
+def types(tensor: tf.Tensor) -> dict[str, int]:
+    """Attributes of an ExpandDims of a tensor."""
+    return {"T": tensor.dtype.as_datatype_enum, "Tdim": _INT32}
