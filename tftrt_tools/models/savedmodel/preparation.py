@@ -138,6 +138,11 @@ class Preparation(records.Record):
         return self.moved | frozenset((*self.transposed, *self.interleaved, *self.upsampled, *resized))
 
     @property
+    def of_one_mode(self) -> bool:
+        """Whether the graph may have been written otherwise for the other batch mode."""
+        return bool(self.apart or self.dilated or self.outside or self.open_sizes)
+
+    @property
     def moved(self) -> frozenset[str]:
         """Names of nodes that TensorFlow's own op computes faster than what stands for it, unless it is in an engine with others."""
         moved = (self.indexed, self.paddings, self.new_axes, self.cumulated, self.gathered, self.einsums, self.chosen)

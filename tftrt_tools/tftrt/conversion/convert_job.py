@@ -191,7 +191,7 @@ def _ready(
     flops = loop_flops.count(frozen, passed.graph_def, specs, calls)
     result = dataclasses.replace(SignatureResult.of(name, specs, passed, flops), findings=loading.findings(model, name))
     if result.coverage < least:
-        result = dataclasses.replace(result, other_mode=planner.other_mode(frozen, settings))
+        result = dataclasses.replace(result, other_mode=planner.other_mode(name, frozen, settings))
     _check_quantization(name, passed.quantization, settings)
     if not passed.engines:
         return _Ready(result), int8.NOTHING

@@ -91,7 +91,7 @@ def _signature(
     never = graph_pass.never_built(frozen, passed.graph_def, calls)
     findings = tuple(dataclasses.replace(finding, about=f"segment {numbers[finding.about]}") for finding in never)
     sizes = _sizes(name, frozen, settings, passed)
-    other = other_mode(frozen, settings)
+    other = other_mode(name, frozen, settings)
     told = advice.advise(
         sizes, settings, passed.coverage, len(passed.engines), other, passed.left_out, frozen.preparation.open_sizes
     )
@@ -191,8 +191,11 @@ def _result(low: int, high: int | None, passed: PassResult) -> SizeResult:
     )
 
 
-def other_mode(frozen: Frozen, settings: Settings) -> Outcome:
-    """The coverage of a graph_pass.Frozen in the batch mode that `settings` do not ask for. Returns: plan.Outcome."""
+def other_mode(name: str, frozen: Frozen, settings: Settings) -> Outcome:
+    """The coverage of signature `name`, a graph_pass.Frozen, in the batch mode that `settings` do not ask for. Returns: plan.Outcome."""
     other = dataclasses.replace(settings, use_dynamic_shape=not settings.dynamic, dynamic_shape_profile_strategy=None)
-    passed = graph_pass.run(frozen, other, patterns.Patterns())
+    if frozen.preparation.of_one_mode:
+        _, passed = prepare.passed(name, frozen.original, other, patterns.Patterns())
+    else:
+        passed = graph_pass.run(frozen, other, patterns.Patterns())
     return Outcome(other.dynamic, len(passed.engines), passed.coverage)
