@@ -57,6 +57,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
     "pad_pool": Rewrite(title="zeros around the input of a pooling: the pooling's own padding"),
     "loop_count": Rewrite(title="a Loop that counts up to a limit: one that says how often it runs"),
+    "nms_limit": Rewrite(
+        title="a NonMaxSuppression without a limit: its limit is the number of boxes", default=_PARSERS
+    ),
     # By itself where it was measured.
     "wide_conv": Rewrite(
         title="a convolution of few channels with a long kernel: its long dimension becomes channels",

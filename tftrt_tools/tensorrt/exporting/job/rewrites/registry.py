@@ -11,6 +11,7 @@ from tftrt_tools.tensorrt.exporting.job.rewrites import (
     gelu,
     layer_norm,
     loop_count,
+    nms_limit,
     pad_pool,
     slim,
     wide_conv,
@@ -26,6 +27,7 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "simplify": slim.rewrite("graph_fusion", "subexpression_elimination", "weight_tying"),
     "pad_pool": pad_pool.rewrite,
     "loop_count": loop_count.rewrite,
+    "nms_limit": nms_limit.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
 
