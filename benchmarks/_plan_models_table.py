@@ -37,7 +37,11 @@ def rows(lines: list[dict]) -> dict[str, list[dict]]:
 
 def _file(model, mine):
     exported = mine.get("export FP32", {})
-    said = [f"{column}: {line['message']}" for column, line in mine.items() if line["message"] and "plan" not in column]
+    told: dict[str, list[str]] = {}
+    for column, line in mine.items():
+        if line["message"] and "plan" not in column:
+            told.setdefault(line["message"], []).append(column)
+    said = [f"{', '.join(columns)}: {message}" for message, columns in told.items()]
     levels = {
         one: _db(
             mine.get(f"verify {one}") or mine.get(f"export {one}"), failed=mine.get(f"export {one}", {}).get("exit")
@@ -51,7 +55,7 @@ def _file(model, mine):
         "file": "yes" if good else "no",
         "nodes": exported.get("nodes") if good else None,
         **levels,
-        "said": "; ".join([*dict.fromkeys(said), *dict.fromkeys(exported.get("doubtful", ()))]),
+        "said": "; ".join([*said, *dict.fromkeys(exported.get("doubtful", ()))]),
     }
 
 
