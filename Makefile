@@ -104,7 +104,7 @@ portable: $(STAMP)
 
 # The newest of all packages, on purpose: nothing is pinned. NEW_PIP_FLAGS can name an index with PyTorch's wheels for CPUs alone.
 test-new: $(NEW_STAMP)
-	$(NEW_PY) -m pytest -m new tests/rooms/tensorrt/test_new_sources.py $(PYTEST_FLAGS)
+	$(NEW_PY) -m pytest -m new tests/rooms/tensorrt/test_new_sources.py tests/rooms/tensorrt/test_torch_families.py $(PYTEST_FLAGS)
 
 $(NEW_STAMP): pyproject.toml
 	python=$$(.ci/find_python 3.13 2>/dev/null || .ci/find_python 3.12) && rm -rf .venv-new && "$$python" -m venv .venv-new

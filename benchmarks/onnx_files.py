@@ -33,7 +33,7 @@ COLUMNS = [
     ("code", "exit"),
     ("said", "said"),
 ]
-_CALIBRATION, _COMPARED = 16, 8
+CALIBRATION, COMPARED = 16, 8  # rows
 _PACKAGES = {
     one.name: one
     for one in (
@@ -155,7 +155,7 @@ def main(argv=None):
     for one in FILES:
         if options.files and one.name not in options.files:
             continue
-        source = packages.unpacked(one.package, options.workdir, _PACKAGES[one.package]) / one.path
+        source = given(one, options.workdir)
         for ask in _PLANS if options.gpu else _EXPORTS:
             if time.monotonic() < end and (one.int8 or ask[1] != "INT8"):
                 results.add(
@@ -166,6 +166,11 @@ def main(argv=None):
                 )
     print(_report.table(COLUMNS, results.rows))
     return 0
+
+
+def given(one: File, folder: pathlib.Path) -> pathlib.Path:
+    """The file, unpacked in `folder`. Raises: RuntimeError: what pip says where its package cannot be had."""
+    return packages.unpacked(one.package, folder, _PACKAGES[one.package]) / one.path
 
 
 _EXPORTS = (("8.5", "FP32"), ("8.5", "FP16"), ("8.5", "INT8"), ("10", "FP32"))
@@ -200,7 +205,7 @@ def _exported(one, source, target, precision, workdir, _end=None):
         *one.flags,
     ]
     words += _compared(one, workdir) or [f"--shapes={one.shape_flag(1)}"]
-    words += [f"--calibration_data={_saved(one, _CALIBRATION, 1, workdir)}"] if precision == "INT8" else []
+    words += [f"--calibration_data={_saved(one, CALIBRATION, 1, workdir)}"] if precision == "INT8" else []
     code, said = _tftrt(words)
     found = {"nodes": sum(onnx_file.overview(str(source)).ops.values()), "code": code, "said": said if code else ""}
     if code in (0, 3):
@@ -218,7 +223,7 @@ def _plan(one, source, target, precision, workdir, end):
     if made["code"]:
         return made
     exported, place = _place(one, target, "FP32", workdir), workdir / f"{one.name}-plan"
-    shapes = [f"--shapes={one.shape_flag(_COMPARED)}"] if one.batched else []
+    shapes = [f"--shapes={one.shape_flag(COMPARED)}"] if one.batched else []
     code, said = _tftrt(
         [
             "convert",
@@ -245,7 +250,7 @@ def _plan(one, source, target, precision, workdir, end):
 
 def _compared(one, workdir):
     """Flags that name the rows to compare, [] where they are drawn."""
-    return [f"--data={_saved(one, _COMPARED, 2, workdir)}", f"--batch_size={_COMPARED}"] if one.batched else []
+    return [f"--data={_saved(one, COMPARED, 2, workdir)}", f"--batch_size={COMPARED}"] if one.batched else []
 
 
 def _worst(checked):

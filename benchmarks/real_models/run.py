@@ -40,17 +40,14 @@ def run(chosen: tuple[cases.Case, ...], models: pathlib.Path, options, limits: L
                 print("the time of the run is over; the same command goes on from here")
                 return
             after = tuple(other for other in planned if step.makes and other.needs == step.makes)
-            if not options.again and finished(case, step, after, _precision_run.read(journal.path)):
+            if not options.again and finished(case.name, step, after, _precision_run.read(journal.path)):
                 continue
             if step.needs and not step.needs.exists():
                 continue  # its conversion failed and says why
-            line = _run(
-                case, step, options.output, min(limits.step, model_end - time.monotonic()), end - time.monotonic()
+            line = one(
+                case.name, step, options.output, min(limits.step, model_end - time.monotonic()), end - time.monotonic()
             )
             journal.add(**line)
-            if line["exit"] == _LATE and step.makes:
-                # It may have been written in the last moment; what follows would measure a step that counts as not done.
-                shutil.rmtree(step.makes, ignore_errors=True)
         if not options.keep:
             for made in filter(None, (step.makes for step in planned)):
                 shutil.rmtree(made, ignore_errors=True)
@@ -58,33 +55,41 @@ def run(chosen: tuple[cases.Case, ...], models: pathlib.Path, options, limits: L
                 made.unlink()
 
 
-def finished(case: cases.Case, step: steps.Step, after: tuple[steps.Step, ...], lines: list[dict]) -> bool:
+def finished(model: str, step: steps.Step, after: tuple[steps.Step, ...], lines: list[dict]) -> bool:
     """Whether a step ended in an earlier run. A conversion whose model is gone is made anew while one of the steps after it is left."""
-    ended = {line["column"]: line["exit"] for line in lines if line["kind"] == "step" and line["model"] == case.name}
+    ended = {line["column"]: line["exit"] for line in lines if line["kind"] == "step" and line["model"] == model}
     if step.name not in ended or ended[step.name] or not step.makes or step.makes.exists():
         return step.name in ended
     return {other.name for other in after} <= ended.keys()
 
 
-def _run(case, step, output, limit, left):
-    """One step. Returns: the line to keep; its kind is "cut" where the time of the whole run, and not its own, was over."""
-    name = f"{case.name}-{step.name}".replace(" ", "-")
+def one(model: str, step: steps.Step, output: pathlib.Path, limit: float, left: float) -> dict:
+    """Run a step. Args: output: of its log and its JSON; limit: seconds of the step; left: seconds of the whole run.
+
+    Returns: the line to keep; its kind is "cut" where the time of the whole run, and not its own, was over.
+    """
+    name = f"{model}-{step.name}".replace(" ", "-")
     log, result = output / "logs" / f"{name}.log", output / "logs" / f"{name}.json"
     log.parent.mkdir(parents=True, exist_ok=True)
     result.unlink(missing_ok=True)
     start = time.monotonic()
     with open(log, "w") as said:
         exit_code = _ended(
-            [sys.executable, "-m", "tftrt_tools", *step.command, f"--json={result}"], said, max(0.0, min(limit, left))
+            [step.python or sys.executable, "-m", "tftrt_tools", *step.command, f"--json={result}"],
+            said,
+            max(0.0, min(limit, left)),
         )
     seconds = time.monotonic() - start
     text = log.read_text(errors="replace")
     kept = steps.figures(step.kind, _read(result))
     late = exit_code == _LATE
+    if late and step.makes:
+        # It may have been written in the last moment; what follows would measure a step that counts as not done.
+        shutil.rmtree(step.makes, ignore_errors=True)
     words = f"not ended after {seconds:.0f} s" if late else steps.message(exit_code, text, kept)
     return {
         "kind": "cut" if late and left <= limit else "step",
-        "model": case.name,
+        "model": model,
         "column": step.name,
         "exit": exit_code,
         "seconds": round(seconds, 1),

@@ -17,7 +17,7 @@ _REASONS = 4  # that say why ops stay in TensorFlow
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One command. kind: its name; column: what it is about, such as "FP16" or "INT8 mse"; batch: of `regress`; makes: what it writes, and
-    needs: what another step has to have written."""
+    needs: what another step has to have written; python: the interpreter, by default this one."""
 
     kind: str
     column: str
@@ -25,6 +25,7 @@ class Step:
     batch: int = 0
     makes: pathlib.Path | None = None
     needs: pathlib.Path | None = None
+    python: str = ""
 
     @property
     def name(self) -> str:
@@ -177,11 +178,20 @@ def _regressed(result):
 
 def _exported(result):
     files = result.get("files", [])
-    compared = [one for file in files for one in (file.get("verification") or {}).get("comparisons", ())]
+    checked = [(file.get("precision") or {}).get("verification") or file.get("verification") or {} for file in files]
+    compared = [one for each in checked for one in each.get("comparisons", ())]
     found = [one["snr_db"] for one in compared if one.get("snr_db") is not None]
+    doubts = [one for file in files for one in file.get("findings", ())]
+    said = {
+        sure: [f"{one['op']}: {one['reason']}" for one in doubts if one["certain"] is sure] for sure in (True, False)
+    }
     return {
         "passed": result.get("passed"),
         "snr_db": min(found, key=float) if found else None,
+        "problems": list(dict.fromkeys([*said[True], *(one for each in checked for one in each.get("problems", ()))]))[
+            :3
+        ],
+        "doubtful": list(dict.fromkeys(said[False])),
         "nodes": sum(file.get("nodes") or 0 for file in files),
         "rewritten": {one["name"]: one["nodes"] for file in files for one in file.get("rewrites", ()) if one["nodes"]},
     }

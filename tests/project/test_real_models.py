@@ -245,7 +245,7 @@ def test_a_conversion_is_made_anew_while_a_step_behind_it_is_left(digits, tmp_pa
     planned = list(steps.steps(case, folder, tmp_path, options(tmp_path, "--precisions=FP32", "--gpu")))
     convert, after = planned[1], tuple(planned[2:])
     done = [line("digits", "convert FP32"), line("digits", "verify FP32"), line("digits", "regress FP32 batch 1")]
-    assert not run.finished(case, convert, after, done)
-    assert run.finished(case, convert, after, [*done, line("digits", "regress FP32 batch 4")])
-    assert run.finished(case, convert, after, [line("digits", "convert FP32", 3)])
-    assert not run.finished(case, convert, after, [{**line("digits", "convert FP32"), "kind": "cut"}])
+    assert not run.finished(case.name, convert, after, done)
+    assert run.finished(case.name, convert, after, [*done, line("digits", "regress FP32 batch 4")])
+    assert run.finished(case.name, convert, after, [line("digits", "convert FP32", 3)])
+    assert not run.finished(case.name, convert, after, [{**line("digits", "convert FP32"), "kind": "cut"}])

@@ -131,6 +131,10 @@ GUARDS = {
     "log add": ("p = Mul(x, x) m = Add(p, e) y = Log(m)", 1e-7),
     "log where": ("p = Mul(x, x) b = Less(p, e) m = Where(b, e, p) y = Log(m)", 1e-12),
     "log mel": ("p = Pow(x, two) q = MatMul(p, w) m = Max(q, e) l = Log(m) y = Mul(l, two)", 1e-10),
+    "log of a squared magnitude": (
+        "p = Mul(x, x) q = MatMul(p, w) u = Sqrt(q) r = Reshape(u, s) v = Mul(r, r) m = Add(v, e) y = Log(m)",
+        1e-10,
+    ),
     "log of a scaled clamp": ("p = Mul(x, x) m = Max(p, e) h = Mul(m, two) y = Log(h)", 1e-12),
     "log of a moved clamp": ("p = Mul(x, x) m = Max(p, e) r = Reshape(m, s) y = Log(r)", 1e-12),
     "rsqrt": ("p = Mul(x, x) m = Add(p, e) s2 = Sqrt(m) r = Reciprocal(s2) y = Mul(x, r)", 1e-12),

@@ -286,6 +286,24 @@ PLACES = [
         {"ConvTranspose_0": ["x"]},
         {"ConvTranspose_1": "its channels are in groups"},
     ),
+    # A spectrum whose squares go into a logarithm, with its filters before and its filter bank behind; what reads the logarithm is rounded.
+    (
+        "g (float[N,4] x) => (float[N,4] y) { f = MatMul(x, m) a = MatMul(f, m) b = MatMul(f, m) p = Mul(a, a) q = Pow(b, two) s = Add(p, q) r = Sqrt(s) "
+        "t = Transpose <perm: ints = [0, 1]> (r) u = MatMul(t, m) e = Add(u, k4) l = Log(e) y = MatMul(l, m) }",
+        {"MatMul_11": ["l"]},
+        {f"MatMul_{number}": "Log_10 takes the logarithm of its squares" for number in (0, 1, 2, 8)},
+    ),
+    # No squares, or no logarithm; a network lies between.
+    (
+        "g (float[N,4] x) => (float[N,4] y, float[N,4] z) { a = MatMul(x, m) l = Log(a) y = MatMul(l, m) b = MatMul(x, m) p = Mul(b, b) z = Sqrt(p) }",
+        {"MatMul_0": ["x"], "MatMul_2": ["l"], "MatMul_3": ["x"]},
+        {},
+    ),
+    (
+        "g (float[N,4] x) => (float[N,4] y) { a = MatMul(x, m) r = Relu(a) b = MatMul(r, m) p = Mul(b, b) y = Log(p) }",
+        {"MatMul_0": ["x"]},
+        {"MatMul_2": "Log_4 takes the logarithm of its squares"},
+    ),
 ]
 VALUES = {
     "w": W,
@@ -294,6 +312,7 @@ VALUES = {
     "k": np.ones((1, 4, 1, 1)),
     "v": W[:, :1],
     "k4": np.ones(4),
+    "two": 2.0,
 }
 
 

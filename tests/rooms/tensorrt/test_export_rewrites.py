@@ -972,7 +972,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, dilations, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, wide_conv; or none",
+            "there are: nms, einsum, dilations, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, nms_limit, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),
@@ -1140,3 +1140,29 @@ def test_reversed_sequences_of_an_open_batch_are_exported_for_tensorrt_8_5(tftrt
     # They are no lists of tensors.
     said = done.stdout + done.stderr
     assert "give the sequences a number that is known" in said and "lists of tensors" not in said
+
+
+def suppressed(limit, boxes=12):
+    """A NonMaxSuppression of boxes [1, boxes, 4], which are the input, with a limit; as floats, because that is what `Net` gives."""
+    net = Net(shape=(1, boxes, 4))
+    scores = net("Transpose", net("ReduceMax", "x", net.c([-1], np.int64), keepdims=1), perm=[0, 2, 1])
+    chosen = net("NonMaxSuppression", "x", scores, net.c(limit, np.int64), net.c(0.3), net.c(-9.0), center_point_box=1)
+    net("Cast", chosen, to=TensorProto.FLOAT)
+    return net.model()
+
+
+@pytest.mark.parametrize("limit", [2**63 - 1, [13]])
+def test_a_limit_beyond_the_boxes_is_their_number(limit):
+    model = suppressed(limit)
+    wanted = run(model)
+    assert registry.IN_GRAPH["nms_limit"](model, "8.5") == 1
+    (node,) = (one for one in model.graph.node if one.op_type == "NonMaxSuppression")
+    held = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    assert held[node.input[2]] == [12] and not any((value == limit).any() for value in held.values())
+    onnx.checker.check_model(model, full_check=True)
+    assert np.array_equal(run(model), wanted) and len(wanted) > 1
+
+
+def test_limits_that_count_and_boxes_whose_number_is_open_stay():
+    assert registry.IN_GRAPH["nms_limit"](suppressed(12), "8.5") == 0
+    assert registry.IN_GRAPH["nms_limit"](suppressed(2**63 - 1, "boxes"), "8.5") == 0

@@ -172,3 +172,23 @@ def test_squares_become_products_and_no_other_power():
     ]
     assert [one.name for one in model.graph.initializer] == ["three"]
     assert squares.as_products(model) == 0
+
+
+def test_a_constant_that_is_folded_twice_leaves_the_folding_out(tmp_path, monkeypatch):
+    """As ONNX Runtime 1.32.0 says it of Q/DQ graphs; make test-new has such a graph."""
+    path, session = onnx_files.product(tmp_path / "m.onnx"), opening_job._session
+
+    def failing(model, optimized):
+        if "ConstantFolding" not in optimized.without:
+            raise RuntimeError(
+                "Exception during initialization: graph.cc:4164 AddInitializedOrtValue Attempt to replace the existing tensor"
+            )
+        return session(model, optimized)
+
+    monkeypatch.setattr(opening_job, "_session", failing)
+    opened = opening_job.opened(str(path), "m.onnx", True)
+    assert "because its ConstantFolding fails" in opened.remark and "['ConstantFolding']" in opened.remark
+    # One that fails without it, too, is told as ONNX Runtime does.
+    monkeypatch.setattr(opening_job, "_session", lambda model, optimized: failing(model, opening_job._Optimized()))
+    with pytest.raises(RuntimeError, match="Attempt to replace"):
+        opening_job.opened(str(path), "m.onnx", True)

@@ -60,6 +60,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "reverse_sequence": Rewrite(
         title="sequences reversed by their lengths: one GatherElements, which takes an open batch", default=("8.5",)
     ),
+    "nms_limit": Rewrite(
+        title="a NonMaxSuppression without a limit: its limit is the number of boxes", default=_PARSERS
+    ),
     # By itself where it was measured.
     "wide_conv": Rewrite(
         title="a convolution of few channels with a long kernel: its long dimension becomes channels",

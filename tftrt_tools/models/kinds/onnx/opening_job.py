@@ -19,6 +19,8 @@ from tftrt_tools.base import errors
 _PROVIDER = "CPUExecutionProvider"
 # A fusion that fails names the node that it makes. SimplifiedLayerNormFusion of 1.23.2 does so in some FP16 graphs.
 _FAILED = re.compile(r"GetIndexFromName.*/(\w+Fusion)/", re.DOTALL)
+# 1.32.0 folds a constant of some Q/DQ graphs a second time, behind the fusions that make integer ops, under the name that it has then.
+_FOLDED_TWICE, _FOLDING = "AddInitializedOrtValue Attempt to replace the existing tensor", "ConstantFolding"
 # Fusions that have crashed: MatmulTransposeFusion does so where MatMul of FP16 reads a Transpose of its batch.
 _CRASHED = ("MatmulTransposeFusion",)
 # From a Cast's attribute on: to=FLOAT16, in the bytes of onnx.proto. In large files other bytes may look so, which costs a fork.
@@ -85,18 +87,24 @@ def _without_failed(model: str | bytes, runtime: str, name: str) -> Opened:
             session = _session(model, optimized)
             break
         except Exception as error:  # ONNX Runtime's own errors have no base of their own
-            fusion = _FAILED.search(str(error))
-            if fusion is None or fusion[1] in optimized.without:
+            failed = _failed(str(error))
+            if not failed or failed in optimized.without:
                 raise
-            optimized = _Optimized(without=(*optimized.without, fusion[1]))
-    failed = " and ".join(optimized.without)
+            optimized = _Optimized(without=(*optimized.without, failed))
+    left_out = " and ".join(optimized.without)
     return Opened(
         session,
-        f"{runtime} does not load {name} with its default options, because its {failed} fails; it was loaded with "
+        f"{runtime} does not load {name} with its default options, because its {left_out} fails; it was loaded with "
         f"{optimized.text()}, and others need that, too"
-        if failed
+        if left_out
         else "",
     )
+
+
+def _failed(said: str) -> str:
+    """The optimizer that an error is of; "" if it is of something else."""
+    fusion = _FAILED.search(said)
+    return fusion[1] if fusion else _FOLDING if _FOLDED_TWICE in said else ""
 
 
 def _session(model: str | bytes, optimized: _Optimized) -> Any:

@@ -10,6 +10,7 @@ from torch.utils import _pytree
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import interpreter, progress
+from tftrt_tools.models.kinds.pytorch import refusals
 from tftrt_tools.models.kinds.pytorch.kind import FunctionRequest
 
 _FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.export.export takes them, a tuple, or a dict by name"
@@ -26,10 +27,8 @@ def job(request: FunctionRequest) -> None:
             exported = torch.export.export(module.eval(), positional, named, dynamic_shapes=shapes)
         torch.export.save(exported, request.output)
     except Exception as error:  # PyTorch, and the user's module, raise whatever they do
-        raise errors.TftrtError(
-            f"torch.export.export cannot export the module of {name}: {_line(error)}",
-            "try torch.export.export(module, inputs) in Python; its message names the line of the module",
-        ) from None
+        why, mend = refusals.told(error)
+        raise errors.TftrtError(f"torch.export.export cannot export the module of {name}: {why}", mend) from None
 
 
 def _function(name: str) -> Callable[[], object]:

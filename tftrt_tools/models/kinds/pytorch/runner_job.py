@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tftrt_tools.models.execution.runner import Arrays, Ready, Wanted
     from tftrt_tools.models.execution.trace import CallTrace
 
+# Libraries that add ops to PyTorch when they are imported.
+_LIBRARIES = ("torchvision",)
+
 
 def job(request: Request) -> Answer:
     """The job run_job.answer, for PyTorch programs."""
@@ -32,6 +36,7 @@ def make(request: LoadRequest) -> Indexed:
 
 def exported(path: str) -> torch.export.ExportedProgram:
     """The ExportedProgram of a file. Raises: TftrtError."""
+    with_ops(program.read(path, unsafe=True).ops)
     try:
         return torch.export.load(path)
     except Exception as error:  # a program of another PyTorch makes it raise nearly anything
@@ -39,6 +44,21 @@ def exported(path: str) -> torch.export.ExportedProgram:
             f"PyTorch {torch.__version__} cannot load {path}: {errors.first_line(str(error)) or type(error).__name__}",
             "export it again with this PyTorch, or use the one that wrote it (`tftrt inspect` names it)",
         ) from None
+
+
+def with_ops(ops: Iterable[str]) -> None:
+    """Load the libraries that bring ops to PyTorch. Args: ops: "aten.relu.default". Raises: TftrtError for one that is not installed."""
+    for name in ops:
+        library, op = name.split(".")[:2] if "." in name else ("", "")
+        if library not in _LIBRARIES:
+            continue
+        try:
+            importlib.import_module(library)
+        except ImportError as error:
+            raise errors.TftrtError(
+                f"its op {op} is one of {library}, which cannot be imported: {errors.first_line(str(error))}",
+                f"pip install {library}, in the release that belongs to PyTorch {torch.__version__}",
+            ) from None
 
 
 @contextlib.contextmanager

@@ -410,12 +410,14 @@ class Kept:
                 )
 
     def _squares(self, tensor: _Tensor, depth: int) -> list[_Place]:
-        """The square that a tensor is a sum of, with what lies between; [] without one."""
+        """The square that a tensor is a sum of, with what lies between; [] without one. What is squared may be a root of squares itself, as
+        the magnitude of a spectrum is, and then all of it is in front of the bound."""
         place = self._makers.get(tensor)
         if place is None or not place.computes or depth > _DEEPEST:
             return []
         if self._is_square(place):
-            return [place]
+            (_, squared), *_ = self._inputs(place)
+            return [place, *self._squares(squared, depth + 1)]
         if place.node.op_type not in _SUMS:
             return []
         found = [one for _, given in self._inputs(place) for one in self._squares(given, depth + 1)]

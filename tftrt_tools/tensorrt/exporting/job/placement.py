@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import onnx
 
+from tftrt_tools.tensorrt.exporting.job import spectra
 from tftrt_tools.tensorrt.exporting.job.graph_facts import SAME_VALUES, Facts, inner_nodes, name_of
 from tftrt_tools.tensorrt.exporting.precision import NodePrecision
 
@@ -137,8 +138,8 @@ def _left(site: Site, reason: str) -> NodePrecision:
 def place(model: onnx.ModelProto, kept: Collection[str], why: Mapping[str, str] | None = None) -> Placement:
     """Choose the nodes. Args: model: with inferred types and shapes; kept: names of the nodes that stay in FP32, of the user's; why: {name:
     reason} of further ones."""
-    stay = {**dict.fromkeys(kept, _BY_USER), **(why or {})}
     facts = Facts(model)
+    stay = {**spectra.products(facts), **dict.fromkeys(kept, _BY_USER), **(why or {})}
     sites: dict[int, Site] = {}
     reasons: dict[int, str] = {}
     for node in facts.nodes:

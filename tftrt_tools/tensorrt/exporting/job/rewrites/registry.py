@@ -11,6 +11,7 @@ from tftrt_tools.tensorrt.exporting.job.rewrites import (
     gelu,
     layer_norm,
     loop_count,
+    nms_limit,
     pad_pool,
     reverse_sequence,
     slim,
@@ -28,6 +29,7 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "pad_pool": pad_pool.rewrite,
     "loop_count": loop_count.rewrite,
     "reverse_sequence": reverse_sequence.rewrite,
+    "nms_limit": nms_limit.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
 

@@ -1,0 +1,91 @@
+"""Products that make a spectrum whose magnitude goes into a logarithm: there small values count as much as large ones, and 8 bits do not
+hold them beside each other. So these products stay in FP32, and TensorRT takes the fastest of its wider types."""
+
+from __future__ import annotations
+
+import onnx
+
+from tftrt_tools.tensorrt.exporting.job.graph_facts import SAME_VALUES, Facts, name_of
+
+_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
+# What lies between a product and the logarithm: sums, parts and scales, and what keeps from zero.
+_BETWEEN = SAME_VALUES | frozenset(
+    {
+        "Abs",
+        "Add",
+        "Clip",
+        "Concat",
+        "Div",
+        "Max",
+        "Mul",
+        "Neg",
+        "Pad",
+        "ReduceMean",
+        "ReduceSum",
+        "Slice",
+        "Sqrt",
+        "Sub",
+        "Sum",
+    }
+)
+_SQUARES = frozenset({"ReduceL2", "ReduceSumSquare"})
+_LOG = "Log"
+# How far a chain of nodes is followed: a spectrum in octaves is joined of many.
+_DEEPEST = 60
+
+
+def products(facts: Facts) -> dict[str, str]:
+    """{name of a product: why it stays}."""
+    found: dict[str, str] = {}
+    seen: dict[tuple[str, bool], bool] = {}
+    for node in facts.nodes:
+        if node.op_type == _LOG:
+            _behind(facts, node.input[0], False, f"{name_of(node)} takes the logarithm of its squares", found, seen, 0)
+    return found
+
+
+def _behind(
+    facts: Facts,
+    tensor: str,
+    squared: bool,
+    why: str,
+    found: dict[str, str],
+    seen: dict[tuple[str, bool], bool],
+    depth: int,
+) -> bool:
+    """Note the products that a tensor comes from. Args: squared: whether a square lies between it and the logarithm.
+
+    Returns: whether one does, or lies behind.
+    """
+    node = facts.producers.get(tensor)
+    if node is None or depth > _DEEPEST:
+        return squared
+    key = (tensor, squared)
+    if key in seen:
+        return seen[key]
+    seen[key] = squared
+    if node.op_type in _PRODUCTS:
+        # A filter bank, which sums squares; or what is squared, and the filters behind it.
+        reached = _behind(facts, node.input[0], squared, why, found, seen, depth + 1) or squared
+        if reached:
+            found.setdefault(name_of(node), why)
+    elif _is_square(facts, node):
+        reached = True
+        _behind(facts, node.input[0], True, why, found, seen, depth + 1)
+    elif node.op_type in _BETWEEN:
+        reached = any(
+            [
+                _behind(facts, one, squared, why, found, seen, depth + 1)
+                for one in dict.fromkeys(filter(None, node.input))
+            ]
+        )
+    else:
+        reached = squared
+    seen[key] = reached
+    return reached
+
+
+def _is_square(facts: Facts, node: onnx.NodeProto) -> bool:
+    if node.op_type == "Mul":
+        return bool(node.input[0] == node.input[1])
+    return node.op_type in _SQUARES or node.op_type == "Pow" and facts.number(node.input[1]) == 2
