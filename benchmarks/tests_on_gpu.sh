@@ -10,7 +10,7 @@ set -uo pipefail
 if [ $# -lt 1 ]; then echo "usage: benchmarks/tests_on_gpu.sh OUTPUT [FILE…]" >&2; exit 2; fi
 output=$(realpath -m "$1") && shift
 first=("$@")
-[ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_plan_features.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_detector.py tests/gpu/test_gpu_breakdown.py
+[ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_plan_features.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_tune.py tests/gpu/test_gpu_detector.py tests/gpu/test_gpu_breakdown.py
   tests/gpu/test_gpu_served_resnet.py tests/gpu/test_gpu_triton.py)
 python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
 workers=${WORKERS:-$((7 * $(tr "," "\n" <<< "$gpus" | wc -l)))}

@@ -1166,3 +1166,19 @@ def test_a_limit_beyond_the_boxes_is_their_number(limit):
 def test_limits_that_count_and_boxes_whose_number_is_open_stay():
     assert registry.IN_GRAPH["nms_limit"](suppressed(12), "8.5") == 0
     assert registry.IN_GRAPH["nms_limit"](suppressed(2**63 - 1, "boxes"), "8.5") == 0
+
+
+def test_a_tensor_that_is_named_as_a_new_one_would_be_is_another(tmp_path):
+    reverse_sequences(tmp_path / "m.onnx", ["B", "T", 3], 1)
+    model = onnx.load(tmp_path / "m.onnx")
+    for node in model.graph.node:
+        node.input[:] = ["b/sizes" if name == "a" else name for name in node.input]
+        node.output[:] = ["b/sizes" if name == "a" else name for name in node.output]
+    model = onnx.shape_inference.infer_shapes(model)
+    assert reverse_sequence.rewrite(model, "8.5") == 1
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    x = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    (found,) = session.run(None, {"x": x, "n": np.array([2, 1])})
+    np.testing.assert_array_equal(found, [x[0, ::-1], x[1]])
+    assert not any("\0" in name for node in model.graph.node for name in (*node.input, *node.output))

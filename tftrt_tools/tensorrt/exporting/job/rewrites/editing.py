@@ -12,6 +12,10 @@ from onnx import helper, numpy_helper
 from tftrt_tools.tensorrt.exporting.job.graph_facts import free, name_of, node_names, read_inside, tensor_names
 
 
+# In front of a new tensor's name until `replace` has given it one that is free: no tensor of a file has it.
+_NEW = "\0"
+
+
 class Writer:
     """Writes nodes that stand in the place of one node. nodes: those written, in their order; constants: those that they read."""
 
@@ -22,7 +26,7 @@ class Writer:
 
     def constant(self, name: str, values: npt.ArrayLike, dtype: type = np.float32) -> str:
         """A constant's tensor. Args: name: what it is, in a word."""
-        tensor = f"{self._place.output[0]}/{name}"
+        tensor = f"{_NEW}{self._place.output[0]}/{name}"
         self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), tensor))
         return tensor
 
@@ -40,7 +44,7 @@ class Writer:
         Args: name: what it computes, in a word. last: it gives the tensor that the replaced node gave. named: it has the replaced node's
           name, by which people choose its precision; by default the last one has it.
         """
-        output = self._place.output[0] if last else f"{self._place.output[0]}/{name}"
+        output = self._place.output[0] if last else f"{_NEW}{self._place.output[0]}/{name}"
         mine = last if named is None else named
         self.nodes.append(
             helper.make_node(
@@ -55,10 +59,8 @@ class Writer:
 
     def rename(self, tensors: Collection[str], nodes: Collection[str]) -> None:
         """Let what is new have no name that the graph has already. Args: the names in the graph."""
-        given = {one.name: free(one.name, tensors) for one in self.constants}
-        given |= {
-            name: free(name, tensors) for node in self.nodes for name in node.output if name not in self._place.output
-        }
+        names = [one.name for one in self.constants] + [name for node in self.nodes for name in node.output]
+        given = {name: free(name.removeprefix(_NEW), tensors) for name in names if name not in self._place.output}
         for one in self.constants:
             one.name = given[one.name]
         for node in self.nodes:
