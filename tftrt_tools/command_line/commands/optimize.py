@@ -394,6 +394,11 @@ def _check_promise(asked: Asked) -> None:
         raise errors.UsageError(
             "--rate says nothing without --slo", "add the promise, such as --slo='p99<20ms', or leave it out"
         )
+    if promise is not None and asked.server == "triton":
+        raise errors.UsageError(
+            "--slo is looked at under TensorFlow Serving alone, and --server=triton is given",
+            "leave --slo out; `tftrt bench --server=triton://HOST:PORT --slo=…` asks the server that runs",
+        )
     if promise is not None and not promise.percentiles:
         raise errors.UsageError(f"--slo={asked.slo} promises no percentile", "such as --slo='p99<20ms'")
 
