@@ -11,7 +11,6 @@ from onnx import helper, numpy_helper
 
 from tftrt_tools.tensorrt.exporting.job.graph_facts import free, name_of, node_names, read_inside, tensor_names
 
-
 # In front of a new tensor's name until `replace` has given it one that is free: no tensor of a file has it.
 _NEW = "\0"
 
