@@ -2,7 +2,7 @@
 
 import pytest
 
-from tftrt_tools.models.kinds.pytorch import refusals
+from tftrt_tools.models.kinds.pytorch import refusals_job
 
 _MORE = '! For more information, run with TORCH_LOGS="+dynamic".\n'
 ONE_SIZE = (
@@ -38,5 +38,5 @@ ON_VALUES = (
     ],
 )
 def test_pages_become_a_line(said, why, mend):
-    cause, advice = refusals.told(RuntimeError(said))
+    cause, advice = refusals_job.told(RuntimeError(said))
     assert why in cause and mend in advice and "\n" not in cause + advice and "TORCH_LOGS" not in cause

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import answers, compared, in_one_engine, prepared
-from tftrt_tools.models.savedmodel import equation
-from tftrt_tools.models.savedmodel.job import einsums
+from tftrt_tools.models.savedmodel.job import einsums, equation
 from tftrt_tools.tftrt.conversion.job import graph_pass
 from tftrt_tools.tftrt.conversion.settings import Settings
 

@@ -10,7 +10,7 @@ from torch.utils import _pytree
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import interpreter, progress
-from tftrt_tools.models.kinds.pytorch import refusals
+from tftrt_tools.models.kinds.pytorch import refusals_job
 from tftrt_tools.models.kinds.pytorch.kind import FunctionRequest
 
 _FORM = "return (module, inputs) or (module, inputs, dynamic_shapes): as torch.export.export takes them, a tuple, or a dict by name"
@@ -27,7 +27,7 @@ def job(request: FunctionRequest) -> None:
             exported = torch.export.export(module.eval(), positional, named, dynamic_shapes=shapes)
         torch.export.save(exported, request.output)
     except Exception as error:  # PyTorch, and the user's module, raise whatever they do
-        why, mend = refusals.told(error)
+        why, mend = refusals_job.told(error)
         raise errors.TftrtError(f"torch.export.export cannot export the module of {name}: {why}", mend) from None
 
 

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tftrt_tools.models.savedmodel import equation
-from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, folding, inferred
+from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, equation, folding, inferred
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-    from tftrt_tools.models.savedmodel.equation import Equation
     from tftrt_tools.models.savedmodel.job.dimensions import Dimension
+    from tftrt_tools.models.savedmodel.job.equation import Equation
 
 OP = "Einsum"
 _FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum

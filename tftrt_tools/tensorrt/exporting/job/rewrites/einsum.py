@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tf2onnx.graph import Graph, Node
 from tf2onnx.onnx_opset.math import Einsum
 
-from tftrt_tools.models.savedmodel import equation as equations
-from tftrt_tools.models.savedmodel.equation import Equation
+from tftrt_tools.models.savedmodel.job import equation as equations
+from tftrt_tools.models.savedmodel.job.equation import Equation
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import FLOAT, Replaced
 
 
