@@ -37,6 +37,12 @@ def test_what_the_user_keeps_stays(tmp_path):
     assert not frozen.preparation.cumulated and done.native_ops == {"Cumsum": 1}
 
 
+def test_an_axis_that_is_not_there_stays_an_error():
+    with tf.Graph().as_default() as graph:
+        tf.raw_ops.Cumsum(x=tf.compat.v1.placeholder(tf.float32, (None, 4)), axis=5)
+    assert not cumulated.rewrite(graph.as_graph_def())
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_random_sums_answer_the_same(seed):
     rng = np.random.default_rng(seed)

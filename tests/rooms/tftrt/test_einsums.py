@@ -187,6 +187,32 @@ def test_random_products_answer_the_same(seed):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("text", ["ab,Bc->ac", "ab,bc->ac", "aB,Bc->ac"])
+def test_a_letter_of_the_other_case_is_another_letter(text):
+    x, y = weights(5, 3), weights(3, 2)
+    written, ((expected, found),) = compared(
+        lambda x: tf.raw_ops.Einsum(inputs=[x, y], equation=text),
+        [(None, 3)],
+        lambda graph_def: einsums.rewrite(graph_def, explicit=False),
+        [x],
+    )
+    assert len(written) == (text != "ab,Bc->ac")
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+# In x[..., :1, :] of two axes the ellipsis stands for none.
+@pytest.mark.parametrize(("shape", "whole"), [((3, 4), False), ((3, 1, 4), True)])
+def test_a_slice_with_an_ellipsis_in_front_may_take_some_rows(shape, whole):
+    written, ((expected, found),) = compared(
+        lambda x: tf.einsum("...i,...i->...i", x, x[..., :1, :]),
+        [(None, *shape[1:])],
+        einsums.rewrite,
+        [weights(*shape)],
+    )
+    assert len(written) == whole
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_equations_are_spelled_out():
     assert equation.spelled("...ab,...b->...a", (4, 3)) == ("cdab,cdb->cda", [2, 2])
     assert equation.spelled("...a,ab->...b", (3, 2)) == ("cda,ab->cdb", [2, 0])
