@@ -187,6 +187,42 @@ def test_random_products_answer_the_same(seed):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def of_shared_weights(count=3):
+    """A graph of products with two matrices; the second is returned as well."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, (None, 5, 64), "x")
+        matrices = [tf.identity(tf.constant(weights(64, 64)), name=f"w{number}") for number in range(2)]
+        for _ in range(count):
+            for one in matrices:
+                x = tf.einsum("abc,dc->abd", x, one)
+        tf.identity(x, name="y")
+    return graph.as_graph_def()
+
+
+def run(graph_def, *fetched):
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    return tf.compat.v1.Session(graph=graph).run(fetched, {"x:0": weights(2, 5, 64) / 64})
+
+
+def test_weights_that_several_products_read_are_one_constant_and_the_former_go():
+    before = of_shared_weights()
+    graph_def = of_shared_weights()
+    assert len(einsums.rewrite(graph_def, explicit=False, fetched={"w1"})) == 6
+    # The second matrix is there twice, for it is returned.
+    assert graph_def.ByteSize() < before.ByteSize() + 1.1 * 64 * 64 * 4
+    for expected, found in zip(run(before, "y:0", "w1:0"), run(graph_def, "y:0", "w1:0"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("matrices", "written"), [(0.5, 0), (1, 4), (2, 6)])
+def test_products_stay_whose_weights_have_no_room(matrices, written):
+    graph_def = of_shared_weights()
+    room = int(matrices * 64 * 64 * 4)
+    assert len(einsums.rewrite(graph_def, explicit=False, room=room)) == written
+    assert graph_def.ByteSize() < of_shared_weights().ByteSize() + room + 20000
+
+
 @pytest.mark.parametrize("text", ["ab,Bc->ac", "ab,bc->ac", "aB,Bc->ac"])
 def test_a_letter_of_the_other_case_is_another_letter(text):
     x, y = weights(5, 3), weights(3, 2)

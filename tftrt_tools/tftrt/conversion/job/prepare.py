@@ -84,9 +84,8 @@ def passed(
         dropped = dropouts.fold(frozen.graph_def, kept)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
-        written = dilated.rewrite(
-            frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic
-        )
+        fetched = frozenset(name.split(":")[0] for name in frozen.outputs)
+        written = dilated.rewrite(frozen.graph_def, fetched, kept, settings.dynamic)
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         as_they_are = kept | lone
         by_numbers, lifted = indexed.rewrite(frozen.graph_def, as_they_are | frozenset(paddings))
@@ -96,7 +95,8 @@ def passed(
         choices = chosen.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
-        products = einsums.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
+        room = graph_pass.room(frozen)
+        products = einsums.rewrite(frozen.graph_def, as_they_are, settings.dynamic, room, fetched)
         plain = transposed.rewrite(frozen.graph_def, kept, settings.dynamic)
         otherwise, wrong = resized.rewrite(frozen.graph_def, kept)
         blocks, larger = interleaved.rewrite(frozen.graph_def, kept) if settings.dynamic else ((), ())
