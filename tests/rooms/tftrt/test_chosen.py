@@ -110,6 +110,22 @@ def test_a_condition_that_is_an_input_gets_its_axes_in_tensorflow(tmp_path):
     assert len(frozen.preparation.chosen) == 1 and len(done.engines) == 1 and done.native_ops == {"ExpandDims": 1}
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: select(condition=x[:, 0] > 1.0, x=x, y=x * 3.0),
+        lambda x: tf.where((x[:, 0] > 1.0)[:, None], x, x * 3.0),
+    ],
+    ids=["select", "new axis"],
+)
+@pytest.mark.parametrize("kept", [{"keep_native_nodes": ".*Greater"}, {"keep_native_ops": ("Greater",)}], ids=str)
+def test_a_comparison_that_the_user_keeps_is_computed_in_tensorflow(body, kept, tmp_path):
+    _, done = in_one_engine(body, [(None, 4)], tmp_path / "m", **kept)
+    assert done.native_ops["Greater"] == 1 and not any("Greater" in engine.ops for engine in done.engines)
+    (comparison,) = [node for node in done.graph_def.node if node.op == "Greater"]
+    assert any(comparison.name in node.input for node in done.graph_def.node)
+
+
 def test_what_the_user_keeps_stays(tmp_path):
     frozen, done = in_one_engine(*DIVISIONS["of two tensors"][::-1], tmp_path / "m", keep_native_nodes=".*div_no_nan")
     assert not frozen.preparation.chosen and done.native_ops == {"DivNoNan": 1}

@@ -50,7 +50,7 @@ def _rewrite(
         return ()
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
     nodes = {node.name: node for node in graph_def.node}
-    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes, explicit)
+    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes, explicit, kept)
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
         if node.name not in loops and writer.write(node, op):
@@ -61,9 +61,11 @@ def _rewrite(
 class _Writer:
     """Writes the nodes of one graph; the result of each keeps its name."""
 
-    def __init__(self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef], explicit: bool) -> None:
+    def __init__(
+        self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef], explicit: bool, kept: Container[str]
+    ) -> None:
         self._writer, self._nodes, self._explicit = writer, nodes, explicit
-        self._wider = wider.Wider(writer, nodes)
+        self._wider = wider.Wider(writer, nodes, kept)
 
     def write(self, node: node_def_pb2.NodeDef, op: tf.Operation) -> bool:
         """Write one of OPS. Returns: whether it has to be, and can be written."""

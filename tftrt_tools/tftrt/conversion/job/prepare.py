@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -232,7 +233,7 @@ def _in_vain(result: PassResult) -> list[str]:
 
 
 def _alone(result: PassResult, moving: frozenset[str]) -> frozenset[str]:
-    """Names of nodes that are in no engine, or in one that holds nothing else. TensorFlow's own op is faster.
+    """Names of nodes that are in no engine, or for the most part in none, or in one that holds nothing else. TensorFlow's own op is faster.
 
     Args: moving: names of nodes that were written otherwise, some as several, whose names begin with that one's.
     """
@@ -240,9 +241,13 @@ def _alone(result: PassResult, moving: frozenset[str]) -> frozenset[str]:
         return frozenset()
     alone: set[str] = set()
     useful: set[str] = set()
+    # {node: how many of its parts are in engines, less those that are not}.
+    more: collections.Counter[str] = collections.Counter()
     segments = graph.native_segments(result.graph_def).values()
     for engine, nodes in ((False, result.graph_def.node), *((True, one.function.node_def) for one in segments)):
         inner = [node.name for node in nodes if node.op not in graph.PASSIVE_OPS]
         of = {inside: stands_for(inside, moving) for inside in inner}
         (useful if engine and not all(of.values()) else alone).update(*of.values())
-    return frozenset(alone - useful)
+        for wholes in of.values():
+            more.update(dict.fromkeys(wholes, 1 if engine else -1))
+    return frozenset(name for name in alone if name not in useful or more[name] < 0)
