@@ -35,6 +35,7 @@ MASKS = {
     "unequal tensors": ([(None, 4), (None, 1)], lambda x, y: tf.where(x != y, x, 3.0)),
     "a number of a mask": ([(None, 4)], lambda x: x * tf.cast(x > 2.0, tf.float32)),
 }
+LARGE = {"f4": (3e38, 1e38, np.inf, 1e37), "f2": (6e4, 2e4, np.inf, 1e4)}
 LEFT = {
     "rows of two inputs": ([(None, 4), (None, 4)], lambda x, y: select(condition=x[:, 0] > 1.0, x=y, y=y * 2.0)),
     "operands of two inputs": ([(None, 4), (None, 4)], lambda x, y: select(condition=x[:, 0] > 1.0, x=x, y=y)),
@@ -109,6 +110,22 @@ def test_a_condition_that_is_an_input_gets_its_axes_in_tensorflow(tmp_path):
     assert len(frozen.preparation.chosen) == 1 and len(done.engines) == 1 and done.native_ops == {"ExpandDims": 1}
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: select(condition=x[:, 0] > 1.0, x=x, y=x * 3.0),
+        lambda x: tf.where((x[:, 0] > 1.0)[:, None], x, x * 3.0),
+    ],
+    ids=["select", "new axis"],
+)
+@pytest.mark.parametrize("kept", [{"keep_native_nodes": ".*Greater"}, {"keep_native_ops": ("Greater",)}], ids=str)
+def test_a_comparison_that_the_user_keeps_is_computed_in_tensorflow(body, kept, tmp_path):
+    _, done = in_one_engine(body, [(None, 4)], tmp_path / "m", **kept)
+    assert done.native_ops["Greater"] == 1 and not any("Greater" in engine.ops for engine in done.engines)
+    (comparison,) = [node for node in done.graph_def.node if node.op == "Greater"]
+    assert any(comparison.name in node.input for node in done.graph_def.node)
+
+
 def test_what_the_user_keeps_stays(tmp_path):
     frozen, done = in_one_engine(*DIVISIONS["of two tensors"][::-1], tmp_path / "m", keep_native_nodes=".*div_no_nan")
     assert not frozen.preparation.chosen and done.native_ops == {"DivNoNan": 1}
@@ -120,7 +137,7 @@ def test_random_quotients_answer_the_same(seed):
     shape = [int(size) for size in rng.integers(1, 6, rng.integers(1, 4))]
     other = [1 if rng.random() < 0.3 else size for size in shape][rng.integers(0, 2) if len(shape) > 1 else 0 :]
     x, y = odd_values(rng, shape), odd_values(rng, other)
-    constant = seed % 4 == 0 and y.all() and not np.isnan(y).any()
+    constant = seed % 4 == 0 and y.all() and np.isfinite(y).all()
     open_shapes = [[None, *shape[1:]], [None, *other[1:]]]
     empty = [np.zeros([0, *shape[1:]], "f4"), np.zeros([1, *other[1:]], "f4")]
     if constant:
@@ -131,6 +148,21 @@ def test_random_quotients_answer_the_same(seed):
     for expected, found in answered:
         # TensorFlow multiplies by the reciprocal of a constant.
         np.testing.assert_allclose(found, expected, rtol=3e-7 if constant else 0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "divisor"), [(dtype, divisor) for dtype, divisors in LARGE.items() for divisor in divisors]
+)
+def test_a_divisor_whose_reciprocal_is_denormal_or_zero_stays(dtype, divisor):
+    x = np.array([[1, 5, divisor, -divisor, np.inf, np.nan, 0]], dtype)
+    written, ((expected, found),) = compared(
+        lambda x: tf.math.divide_no_nan(x, np.array(divisor, dtype)),
+        [((None, 7), tf.as_dtype(x.dtype))],
+        chosen.rewrite,
+        [x],
+    )
+    assert len(written) == (divisor == LARGE[dtype][-1])
+    np.testing.assert_allclose(found, expected, rtol=1e-3 if dtype == "f2" else 3e-7)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.prepared_models import compared, in_one_engine, odd_values
-from tftrt_tools.models.savedmodel.job import cumulated
+from tftrt_tools.models.savedmodel.job import cumulated, outside
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -32,9 +32,26 @@ def test_there_is_no_engine_that_holds_nothing_else(tmp_path):
     assert not frozen.preparation.cumulated and done.native_ops == {"Lgamma": 2, "Cumsum": 1}
 
 
+def test_it_stays_whole_where_the_user_keeps_most_of_what_it_would_become(tmp_path):
+    frozen, done = in_one_engine(lambda x: tf.cumsum(x, 1), [(None, 5)], tmp_path / "m", keep_native_ops=("GatherV2",))
+    assert not frozen.preparation.cumulated and done.native_ops == {"Cumsum": 1}
+
+
+def test_one_that_would_be_alone_in_an_engine_of_fp32_stays_and_is_told(tmp_path):
+    settings = {"precision_mode": "FP16", "fp32_nodes": ".*Cumsum"}
+    frozen, done = in_one_engine(lambda x: tf.cumsum(x, 1), [(None, 5)], tmp_path / "m", **settings)
+    assert not frozen.preparation.cumulated and [one.reason for one in done.left_out] == [outside.ALONE]
+
+
 def test_what_the_user_keeps_stays(tmp_path):
     frozen, done = in_one_engine(lambda x: tf.cumsum(x, 1), [(None, 5)], tmp_path / "m", keep_native_ops=("Cumsum",))
     assert not frozen.preparation.cumulated and done.native_ops == {"Cumsum": 1}
+
+
+def test_an_axis_that_is_not_there_stays_an_error():
+    with tf.Graph().as_default() as graph:
+        tf.raw_ops.Cumsum(x=tf.compat.v1.placeholder(tf.float32, (None, 4)), axis=5)
+    assert not cumulated.rewrite(graph.as_graph_def())
 
 
 @pytest.mark.parametrize("seed", range(60))

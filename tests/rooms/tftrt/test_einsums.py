@@ -186,6 +186,68 @@ def test_random_products_answer_the_same(seed):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def of_shared_weights(count=3):
+    """A graph of products with two matrices; the second is returned as well."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, (None, 5, 64), "x")
+        matrices = [tf.identity(tf.constant(weights(64, 64)), name=f"w{number}") for number in range(2)]
+        for _ in range(count):
+            for one in matrices:
+                x = tf.einsum("abc,dc->abd", x, one)
+        tf.identity(x, name="y")
+    return graph.as_graph_def()
+
+
+def run(graph_def, *fetched):
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    return tf.compat.v1.Session(graph=graph).run(fetched, {"x:0": weights(2, 5, 64) / 64})
+
+
+def test_weights_that_several_products_read_are_one_constant_and_the_former_go():
+    before = of_shared_weights()
+    graph_def = of_shared_weights()
+    assert len(einsums.rewrite(graph_def, explicit=False, fetched={"w1"})) == 6
+    # The second matrix is there twice, for it is returned.
+    assert graph_def.ByteSize() < before.ByteSize() + 1.1 * 64 * 64 * 4
+    for expected, found in zip(run(before, "y:0", "w1:0"), run(graph_def, "y:0", "w1:0"), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("matrices", "written"), [(0.5, 0), (1, 4), (2, 6)])
+def test_products_stay_whose_weights_have_no_room(matrices, written):
+    graph_def = of_shared_weights()
+    room = int(matrices * 64 * 64 * 4)
+    assert len(einsums.rewrite(graph_def, explicit=False, room=room)) == written
+    assert graph_def.ByteSize() < of_shared_weights().ByteSize() + room + 20000
+
+
+@pytest.mark.parametrize("text", ["ab,Bc->ac", "ab,bc->ac", "aB,Bc->ac"])
+def test_a_letter_of_the_other_case_is_another_letter(text):
+    x, y = weights(5, 3), weights(3, 2)
+    written, ((expected, found),) = compared(
+        lambda x: tf.raw_ops.Einsum(inputs=[x, y], equation=text),
+        [(None, 3)],
+        lambda graph_def: einsums.rewrite(graph_def, explicit=False),
+        [x],
+    )
+    assert len(written) == (text != "ab,Bc->ac")
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+# In x[..., :1, :] of two axes the ellipsis stands for none.
+@pytest.mark.parametrize(("shape", "whole"), [((3, 4), False), ((3, 1, 4), True)])
+def test_a_slice_with_an_ellipsis_in_front_may_take_some_rows(shape, whole):
+    written, ((expected, found),) = compared(
+        lambda x: tf.einsum("...i,...i->...i", x, x[..., :1, :]),
+        [(None, *shape[1:])],
+        einsums.rewrite,
+        [weights(*shape)],
+    )
+    assert len(written) == whole
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_equations_are_spelled_out():
     assert equation.spelled("...ab,...b->...a", (4, 3)) == ("cdab,cdb->cda", [2, 2])
     assert equation.spelled("...a,ab->...b", (3, 2)) == ("cda,ab->cdb", [2, 0])

@@ -93,6 +93,13 @@ def test_a_row_that_is_not_there_stays_an_error(rows):
         tf.compat.v1.Session(graph=after).run("y:0", {"x0:0": np.zeros((rows, 5, 2), "f4")})
 
 
+def test_a_number_beyond_all_rows_is_not_taken_for_another():
+    indices = np.array([[1 << 62, 0]])  # times 4 it is 0 again in 64 bits
+    with tf.Graph().as_default() as graph:
+        tf.gather_nd(tf.compat.v1.placeholder(tf.float32, (None, 4)), indices)
+    assert not gather_nd.rewrite(graph.as_graph_def())
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_random_ones_answer_the_same(seed):
     rng = np.random.default_rng(seed)

@@ -68,7 +68,13 @@ def resizing(size, **attributes):
     return lambda x: tf.raw_ops.ResizeBilinear(images=x, size=size(tf.shape(x)[1:3]), **attributes)
 
 
+def times_a_fraction(x):
+    sizes = [tf.cast(tf.cast(tf.shape(x)[axis], tf.float32) * 2.5, tf.int32) for axis in (1, 2)]
+    return tf.nn.conv2d_transpose(x, np.ones((3, 3, 4, 3), "f4"), tf.stack([tf.shape(x)[0], *sizes, 4]), 2, "SAME")
+
+
 LEFT = {
+    "two and a half times": times_a_fraction,
     "more than the stride": transposing((3, 3), 2, "SAME", 1),
     "a kernel beyond the stride": transposing((3, 3), 2, "VALID", 1),
     "too many zeros": transposing((1, 1), 5, "SAME"),

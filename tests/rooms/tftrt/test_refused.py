@@ -5,11 +5,12 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests import quantized
+from tests import prepared_models, quantized
 from tests.command_here import run_tftrt
 from tests.engine_models import Steps, saved
-from tests.refusals import GPU, VERSIONS, Refusals, converted, cropping, stand_in
+from tests.refusals import GPU, LAYER, VERSIONS, Refusals, converted, cropping, stand_in
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.base.process import child
 from tftrt_tools.command_line.commands import _made
@@ -185,6 +186,54 @@ def test_tensorrts_own_calibration_says_which_node_it_refused(monkeypatch, tmp_p
     with pytest.raises(tensorrt.NoTable) as raised:
         tensorrt.tables(Named(), graph_def, [{"x": np.zeros((1, 24, 8), "f4")}], True, str(tmp_path))
     assert raised.value.node == "PartitionedCall/strided_slice" and "out of bounds" in raised.value.reason
+
+
+def test_all_parts_of_a_node_that_was_written_as_several_stay_in_tensorflow_together(monkeypatch, tmp_path):
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 8), name="x")])
+    def serve(x):
+        return {"y": tf.nn.softmax(tf.nn.relu(tf.cumsum(tf.nn.relu(x * 2 + 1) - 3.0, 1) * 1.5) + 1)}
+
+    builds = stand_in(monkeypatch, Refusals("GatherV2"))
+    made = converted(prepared_models.save(serve, tmp_path / "model"), [{"x": (1, 8)}], tmp_path)
+    assert len(made.result.built) == 2 and not made.result.unbuilt and len(builds.compiled) == 3
+    assert all(one.node.startswith("PartitionedCall/Cumsum") for one in made.result.refused_nodes)
+    assert {one.op for one in made.result.refused_nodes} == {"GatherV2", "AddV2", "ConcatV2"}
+
+
+def test_a_refused_constant_stands_for_the_node_that_reads_it(monkeypatch, tmp_path):
+    # The stand-in refuses the first product by the name of its factor.
+    stand_in(monkeypatch, Refusals("Mul", LAYER.replace("{node}", "{node}/y")))
+    made = converted(cropping(tmp_path / "model"), CALLS, tmp_path)
+    assert {one.op for one in made.result.refused_nodes} == {"Mul"} and len(made.result.refused_nodes) == 2
+    assert made.result.built and not made.result.unbuilt
+
+
+def test_an_engine_stays_that_was_built_before_the_time_was_over(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("none"))
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 8), name="x")])
+    def serve(x):
+        x = tf.math.lgamma(tf.nn.relu(x * 2 + 1) * 3 - 1)
+        return {"y": tf.nn.relu(tf.tanh(x * 2 + 1) * 3 - 1)}
+
+    class Over:
+        minutes, left = 1.0, 3
+
+        @property
+        def over(self):
+            self.left -= 1
+            return self.left < 0
+
+        def until(self):
+            return None
+
+    real = finishing.Work
+    monkeypatch.setattr(finishing, "Work", lambda **given: real(budget=Over(), **given))
+    stand_in(monkeypatch, Refusals("Tanh"))
+    made = converted(prepared_models.save(serve, tmp_path / "model"), [{"x": (1, 8)}], tmp_path)
+    assert len(made.result.built) == 1 and len(made.resources) == 1
+    (left,) = made.result.unbuilt
+    assert left.refused and "Tanh is not left to TensorFlow: no other part" in left.reason
 
 
 # --- quantization-aware models

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base.logs import heads
 from tftrt_tools.base.logs.known import builds, calibration
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import node_def_pb2
 
 _REASONS = (builds.CREATION_FAILED, calibration.FAILED)
 # The second line of a reason: the place in TensorFlow's source, and the node that TensorRT refuses.
@@ -38,3 +42,13 @@ def node(reason: str, names: Iterable[str]) -> str:
         key=len,
         default="",
     )
+
+
+def node_of_segment(reason: str, nodes: Sequence[node_def_pb2.NodeDef]) -> str:
+    """As `node`, of a segment's nodes. For a constant the one node that reads it: TF-TRT copies constants into engines, even if they
+    are kept."""
+    name = node(reason, [one.name for one in nodes])
+    if not any(one.name == name and one.op == "Const" for one in nodes):
+        return name
+    readers = [one.name for one in nodes if name in {source.lstrip("^").split(":")[0] for source in one.input}]
+    return readers[0] if len(readers) == 1 else ""

@@ -8,7 +8,7 @@ So it stands for a Select only where the graph proves that the shapes are the sa
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,7 @@ import tensorflow as tf
 from tftrt_tools.models.savedmodel.job import added_nodes, control_flow, dimensions, folding, inferred, wider
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 OPS = frozenset({"Select", "DivNoNan", "NotEqual", "Cast"})
@@ -49,7 +50,7 @@ def _rewrite(
         return ()
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
     nodes = {node.name: node for node in graph_def.node}
-    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes, explicit)
+    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes, explicit, kept)
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
         if node.name not in loops and writer.write(node, op):
@@ -60,9 +61,11 @@ def _rewrite(
 class _Writer:
     """Writes the nodes of one graph; the result of each keeps its name."""
 
-    def __init__(self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef], explicit: bool) -> None:
+    def __init__(
+        self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef], explicit: bool, kept: Container[str]
+    ) -> None:
         self._writer, self._nodes, self._explicit = writer, nodes, explicit
-        self._wider = wider.Wider(writer, nodes)
+        self._wider = wider.Wider(writer, nodes, kept)
 
     def write(self, node: node_def_pb2.NodeDef, op: tf.Operation) -> bool:
         """Write one of OPS. Returns: whether it has to be, and can be written."""
@@ -99,8 +102,7 @@ class _Writer:
         """Write a DivNoNan. Returns: whether it can be written."""
         dtype, (above, below) = node.attr["T"].type, list(node.input[:2])
         divisor = folding.value(below, self._nodes, frozenset({"Identity"}))
-        # TensorFlow multiplies by the reciprocal of a constant, which has to be a number.
-        if divisor is not None and (np.abs(divisor) >= np.finfo(divisor.dtype).tiny).all():
+        if divisor is not None and _has_reciprocal(divisor):
             added_nodes.become(node, "RealDiv", [above, below], T=dtype)
             return True
         if not self._explicit or divisor is not None or not _one_rank(op.inputs):
@@ -135,6 +137,12 @@ class _Writer:
             source = self._wider.add(node.name, source, condition, range(1, rank))
         added_nodes.become(node, "SelectV2", [source, *node.input[1:3]], T=node.attr["T"].type)
         return True
+
+
+def _has_reciprocal(divisor: npt.NDArray[Any]) -> bool:
+    """Whether TensorFlow, which multiplies by the reciprocal of a constant, does not lose any of it: it takes denormal numbers for 0."""
+    least, size = np.finfo(divisor.dtype).tiny, np.abs(divisor.astype(np.float64))
+    return bool(((size >= least) & (size <= 1 / np.float64(least))).all())
 
 
 def _one_rank(operands: Sequence[tf.Tensor]) -> bool:

@@ -53,9 +53,9 @@ def rewrite(
 
 
 def axis_of(op: tf.Operation) -> int | None:
-    """The axis of a Cumsum, counted from the beginning; None where it, or the rank, is not known."""
+    """The axis of a Cumsum, counted from the beginning; None where it, or the rank, is not known, and where there is no such axis."""
     axis, rank = tf.get_static_value(op.inputs[1]), op.inputs[0].shape.rank
-    return None if axis is None or not rank else int(axis) % rank
+    return None if axis is None or not rank or not -rank <= axis < rank else int(axis) % rank
 
 
 def _bytes(size: int) -> int:

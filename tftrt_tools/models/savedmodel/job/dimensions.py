@@ -156,9 +156,11 @@ def _keeps_rows(op: tf.Operation) -> bool:
 
 def _slices_rows(op: tf.Operation) -> bool:
     """Whether a slice takes all rows, and they stay in front."""
-    if op.get_attr("ellipsis_mask") & 1:
-        return True
     steps = _constant(op.inputs[3])
+    if op.get_attr("ellipsis_mask") & 1:
+        # It stands for the axes that nothing else names, and there may be none.
+        named = 0 if steps is None else sum(not op.get_attr("new_axis_mask") >> one & 1 for one in range(1, steps.size))
+        return steps is not None and named < op.inputs[0].shape.rank
     whole = op.get_attr("begin_mask") & op.get_attr("end_mask") & 1
     others = (op.get_attr("shrink_axis_mask") | op.get_attr("new_axis_mask")) & 1
     return bool(whole and not others and steps is not None and steps.size and steps[0] == 1)
@@ -231,7 +233,9 @@ def multiple(tensor: tf.Tensor) -> tuple[Dimension, int] | None:
                 before = multiple(other)
                 if before is None or op.type != "Mul":
                     return before if not number.any() else None
-                return before[0], before[1] * int(number.item())
+                # A Cast may go to floats and back.
+                whole = float(number.item()).is_integer()
+                return (before[0], before[1] * int(number.item())) if whole else None
         return None
     sizes = of_shape(tensor)
     return (sizes[0], 1) if sizes is not None and len(sizes) == 1 and tensor.shape.rank == 0 else None

@@ -10,6 +10,7 @@ where letters of a kind are one axis, and the first axis of data and result are 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import re
@@ -35,12 +36,16 @@ _PRODUCT = re.compile(r"\.\.\.([a-zA-Z])([a-zA-Z]),\.\.\.([a-zA-Z])([a-zA-Z])->\
 
 
 def rewrite(
-    graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), explicit: bool = True
+    graph_def: graph_pb2.GraphDef,
+    kept: Container[str] = frozenset(),
+    explicit: bool = True,
+    room: int = 1 << 31,
+    fetched: Container[str] = frozenset(),
 ) -> tuple[str, ...]:
     """Write in place what TF-TRT refuses; what is inside functions and loops stays.
 
-    Args: graph_def: frozen. kept: names of nodes to leave as they are. explicit: for explicit batch mode. Returns: the names of those that
-      were written.
+    Args: graph_def: frozen. kept: names of nodes to leave as they are. explicit: for explicit batch mode. room: the bytes by which the
+      weights may grow. fetched: names of nodes that the graph returns. Returns: the names of those that were written.
     """
     sites = [
         node
@@ -54,7 +59,7 @@ def rewrite(
         return ()
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
     nodes = {node.name: node for node in graph_def.node}
-    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes)
+    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes, _Weights(graph_def, nodes, room, fetched))
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
         if node.name not in loops and (writer.explicit(node, op) if explicit else writer.implicit(node, op)):
@@ -97,8 +102,8 @@ def _spelled(text: str, op: tf.Operation) -> str | None:
 class _Writer:
     """Writes the nodes of one graph; the result of each keeps its name."""
 
-    def __init__(self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
-        self._writer, self._nodes = writer, nodes
+    def __init__(self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef], weights: _Weights) -> None:
+        self._writer, self._nodes, self._weights = writer, nodes, weights
 
     def explicit(self, node: node_def_pb2.NodeDef, op: tf.Operation) -> bool:
         """Write one with an ellipsis. Returns: whether it can be written."""
@@ -137,11 +142,15 @@ class _Writer:
         plan = _plan(one, *operands)
         if plan is None:
             return False
-        first = self._grouped(f"{node.name}/first", operands[0].source, one.first, plan.first)
         if plan.weights is None:
             second = self._grouped(f"{node.name}/second", operands[1].source, one.second, plan.second)
         else:
-            second = self._writer.constant(f"{node.name}/weights", plan.weights)
+            order = [one.second.index(letter) for letter in one.batch + one.summed + one.right if letter in one.second]
+            constant = self._weights.of(f"{node.name}/weights", operands[1].source, plan.weights, order)
+            if constant is None:
+                return False
+            second = constant
+        first = self._grouped(f"{node.name}/first", operands[0].source, one.first, plan.first)
         name = f"{node.name}/product"
         if len(plan.first.letters) > 2:
             source = self._writer.add("BatchMatMulV2", name, [first, second], T=_FLOAT)
@@ -150,6 +159,8 @@ class _Writer:
             source = self._writer.add("MatMul", name, [first, second], T=_FLOAT)
             source.attr["transpose_a"].b = source.attr["transpose_b"].b = False
         added_nodes.become(node, "Identity", [self._apart(node.name, source.name, plan, one.result)], T=_FLOAT)
+        if plan.weights is not None:
+            self._weights.drop(operands[1].source)
         return True
 
     def _product(self, node: node_def_pb2.NodeDef, turned_first: bool, turned_second: bool) -> None:
@@ -181,6 +192,45 @@ class _Writer:
         sources = [source, self._writer.constant(f"{name}/sizes", np.array(sizes, np.int32))]
         result: str = self._writer.add("Reshape", name, sources, T=_FLOAT, Tshape=_INT32).name
         return result
+
+
+class _Weights:
+    """The constants that come into a graph: those of several products are one, and what nobody reads any more goes. A graph ends at 2 GiB,
+    and may consist of such weights."""
+
+    def __init__(
+        self, graph_def: graph_pb2.GraphDef, nodes: dict[str, node_def_pb2.NodeDef], room: int, fetched: Container[str]
+    ) -> None:
+        """Args: as of `rewrite`. nodes: {name: node} of the graph."""
+        self._graph_def, self._nodes, self._room, self._fetched = graph_def, nodes, room, fetched
+        self._written: dict[tuple[str, tuple[int, ...], tuple[int, ...]], str] = {}
+
+    def of(self, name: str, source: str, values: npt.NDArray[Any], order: Sequence[int]) -> str | None:
+        """A constant, new or of before; None where there is no room. Args: source: what `values` were, with axes in another `order`."""
+        key = source, tuple(order), values.shape
+        if key not in self._written:
+            if values.nbytes > self._room:
+                return None
+            self._written[key] = added_nodes.constant(name, values, self._graph_def, self._nodes)
+            self._room -= values.nbytes
+        return self._written[key]
+
+    def drop(self, source: str) -> None:
+        """Remove what computes a tensor, as far as nothing else needs it."""
+        readers = collections.Counter(folding.name_of(one) for node in self._graph_def.node for one in node.input)
+        gone, waiting = set[str](), [folding.name_of(source)]
+        while waiting:
+            node = self._nodes[waiting.pop()]
+            if readers[node.name] or node.name in self._fetched or node.op not in (*folding.FILTERS, "Const"):
+                continue
+            gone.add(node.name)
+            self._room += node.ByteSize() if node.op == "Const" else 0
+            before = [folding.name_of(one) for one in node.input]
+            readers.subtract(before)
+            waiting += set(before)
+        for place in reversed(range(len(self._graph_def.node))):
+            if self._graph_def.node[place].name in gone:
+                del self._graph_def.node[place]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ class Equation:
 
 def parsed(text: str) -> Equation | None:
     """The Equation; None for one that is no single product: with an ellipsis, a letter twice in an operand, or one that only one has."""
-    operands, _, result = text.replace(" ", "").lower().partition("->")
+    operands, _, result = text.replace(" ", "").partition("->")
     first, comma, second = operands.partition(",")
     if (
         not comma

@@ -79,7 +79,7 @@ def _numbers(shape: tf.TensorShape, indices: npt.NDArray[Any]) -> npt.NDArray[np
     """Which elements of the axes that indices name, taken as one axis, these are. None where the graph does not prove that they are there:
     only the first axis may be open, because GatherV2 looks at it, too."""
     inner = shape[1 : indices.shape[-1]].as_list()
-    if None in inner or (indices < 0).any():
+    if None in inner or (indices < 0).any() or (indices > np.iinfo(np.int32).max).any():
         return None
     if any((indices[..., axis] >= size).any() for axis, size in enumerate(inner, 1)):
         return None

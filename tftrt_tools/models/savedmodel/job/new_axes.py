@@ -34,7 +34,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), f
         return ()
     shapes, loops, written = inferred.shapes(graph_def), control_flow.in_loops(graph_def), []
     nodes = {node.name: node for node in graph_def.node}
-    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes)
+    writer = _Writer(added_nodes.Writer(graph_def, nodes), nodes, kept)
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
         spec = None if node.name in loops else _spec(op)
@@ -112,13 +112,15 @@ def _of_expansion(rank: int | None, axis: npt.NDArray[Any] | None) -> _Spec | No
 class _Writer:
     """Writes the nodes of one graph; the result of each keeps its name."""
 
-    def __init__(self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
-        self._writer, self._wider = writer, wider.Wider(writer, nodes)
+    def __init__(
+        self, writer: added_nodes.Writer, nodes: dict[str, node_def_pb2.NodeDef], kept: Container[str]
+    ) -> None:
+        self._writer, self._wider = writer, wider.Wider(writer, nodes, kept)
 
     def write(self, node: node_def_pb2.NodeDef, spec: _Spec, data: tf.Tensor) -> bool:
         """Write one. Returns: whether it can be written."""
         name, source = node.name, node.input[0]
-        if data.dtype == tf.bool and spec.whole and wider.compares(data):
+        if data.dtype == tf.bool and spec.whole and self._wider.compares(data):
             node.input[:] = [one for one in node.input if one.startswith("^")]
             self._wider.compare(node, name, source, data, spec.places)
             return True

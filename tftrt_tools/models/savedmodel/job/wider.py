@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +25,7 @@ _LOGICAL = frozenset({"LogicalAnd", "LogicalOr", "LogicalNot"})
 _DEEPEST = 8
 
 
-def compares(tensor: tf.Tensor) -> bool:
-    """Whether a bool is computed by ops that TF-TRT takes, from operands that have its dimensions, or none."""
+def _compares(tensor: tf.Tensor) -> bool:
     op = tensor.op
     if op.type not in _LOGICAL and not (op.type in _COMPARISONS and op.inputs[0].dtype in TYPES):
         return False
@@ -34,10 +33,14 @@ def compares(tensor: tf.Tensor) -> bool:
 
 
 class Wider:
-    """Adds axes to tensors of one graph. Args: nodes: {name: node} of it."""
+    """Adds axes to tensors of one graph. Args: nodes: {name: node} of it. kept: names of nodes that are not to be computed otherwise."""
 
-    def __init__(self, writer: Writer, nodes: dict[str, node_def_pb2.NodeDef]) -> None:
-        self._writer, self._nodes = writer, nodes
+    def __init__(self, writer: Writer, nodes: dict[str, node_def_pb2.NodeDef], kept: Container[str]) -> None:
+        self._writer, self._nodes, self._kept = writer, nodes, kept
+
+    def compares(self, tensor: tf.Tensor) -> bool:
+        """Whether a bool is computed by ops that TF-TRT takes, from operands that have its dimensions, or none."""
+        return tensor.op.name not in self._kept and _compares(tensor)
 
     def add(self, name: str, source: str, tensor: tf.Tensor, places: Sequence[int], deep: int = _DEEPEST) -> str:
         """Add a tensor with new axes.
@@ -47,7 +50,7 @@ class Wider:
         """
         if tensor.shape.rank == 0:
             return source
-        if deep and tensor.dtype == tf.bool and compares(tensor):
+        if deep and tensor.dtype == tf.bool and self.compares(tensor):
             added = self._writer.add(tensor.op.type, f"{name}/compared", [])
             self.compare(added, name, source, tensor, places, deep)
             result: str = added.name

@@ -70,7 +70,7 @@ def tables(
             "of engines by --keep_native_ops or --keep_native_nodes",
         )
         segment = graph.native_segments(calibrating)[missing[0]]
-        error.node, error.reason = build_log.node(reason, [node.name for node in segment.function.node_def]), reason
+        error.node, error.reason = build_log.node_of_segment(reason, segment.function.node_def), reason
         raise error
     return {name: table.decode() for name, table in texts.items() if table}
 

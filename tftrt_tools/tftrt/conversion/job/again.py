@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base.process import progress
+from tftrt_tools.models.savedmodel.job import graph
+from tftrt_tools.models.savedmodel.preparation import stands_for
 from tftrt_tools.tftrt.calibration.job import tensorrt
 from tftrt_tools.tftrt.conversion import pass_log
 from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, loop_flops, patterns, refused
@@ -124,6 +126,7 @@ def _passed(
     """Run the pass again. Args: before: the result so far. nodes: {node that stays in TensorFlow: why}. prefix: of the new engines' names.
     Raises: refused.NotLeft where TF-TRT would depart from the model's quantization."""
     frozen = divided.frozen
+    nodes = _with_parts(frozen, nodes)
     frozen.thrown[settings.dynamic].update(nodes)
     passed = graph_pass.run(frozen, settings, patterns.Patterns())
     if problem := departure(passed.quantization, settings):
@@ -138,3 +141,17 @@ def _passed(
         findings=(*own, *graph_pass.never_built(frozen, passed.graph_def, divided.calls)),
     )
     return dataclasses.replace(divided, graph_def=passed.graph_def, prefix=prefix), result
+
+
+def _with_parts(frozen: Frozen, nodes: Mapping[str, str]) -> dict[str, str]:
+    """{node: why it stays in TensorFlow}, with all parts of the nodes that were written as several. TensorRT would refuse these one after
+    the other, each in a build of its own, and half of such a node is worth nothing in an engine."""
+    apart = frozen.preparation.apart
+    of = {whole: reason for node, reason in nodes.items() for whole in stands_for(node, apart)}
+    parts = {
+        node.name: of[whole]
+        for node in (frozen.graph_def.node if of else ())
+        for whole in stands_for(node.name, of)
+        if node.op not in graph.PASSIVE_OPS
+    }
+    return {**parts, **nodes}

@@ -289,9 +289,7 @@ class _Builder:
             reason, mend = reason or reported.text, reported.mend
         elif not reason:
             reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"
-        node = build_log.node(
-            reason, [segment_node.name for segment_node in segment.function.node_def] if segment else ()
-        )
+        node = build_log.node_of_segment(reason, segment.function.node_def if segment else ())
         if node and not reported:
             mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
         return Unbuilt(name=engine.name, reason=NOT_BUILT + reason, refused=True, mend=mend, node=node)

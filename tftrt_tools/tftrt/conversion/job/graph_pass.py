@@ -340,4 +340,4 @@ def _reason(
             else:
                 reason = f"its segment is not among the {settings.max_engines} largest (max_engines), or has no input that varies"
             return pass_log.LeftOut(node.name, node.op, reason)
-    return pass_log.LeftOut(node.name, node.op, "not offered to TensorRT")
+    return pass_log.LeftOut(node.name, node.op, told or "not offered to TensorRT")

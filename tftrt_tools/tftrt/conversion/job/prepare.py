@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -84,9 +85,8 @@ def passed(
         dropped = dropouts.fold(frozen.graph_def, kept)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
-        written = dilated.rewrite(
-            frozen.graph_def, frozenset(name.split(":")[0] for name in frozen.outputs), kept, settings.dynamic
-        )
+        fetched = frozenset(name.split(":")[0] for name in frozen.outputs)
+        written = dilated.rewrite(frozen.graph_def, fetched, kept, settings.dynamic)
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
         as_they_are = kept | lone
         by_numbers, lifted = indexed.rewrite(frozen.graph_def, as_they_are | frozenset(paddings))
@@ -96,7 +96,8 @@ def passed(
         choices = chosen.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
-        products = einsums.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
+        room = graph_pass.room(frozen)
+        products = einsums.rewrite(frozen.graph_def, as_they_are, settings.dynamic, room, fetched)
         plain = transposed.rewrite(frozen.graph_def, kept, settings.dynamic)
         otherwise, wrong = resized.rewrite(frozen.graph_def, kept)
         blocks, larger = interleaved.rewrite(frozen.graph_def, kept) if settings.dynamic else ((), ())
@@ -232,7 +233,7 @@ def _in_vain(result: PassResult) -> list[str]:
 
 
 def _alone(result: PassResult, moving: frozenset[str]) -> frozenset[str]:
-    """Names of nodes that are in no engine, or in one that holds nothing else. TensorFlow's own op is faster.
+    """Names of nodes that are in no engine, or for the most part in none, or in one that holds nothing else. TensorFlow's own op is faster.
 
     Args: moving: names of nodes that were written otherwise, some as several, whose names begin with that one's.
     """
@@ -240,9 +241,13 @@ def _alone(result: PassResult, moving: frozenset[str]) -> frozenset[str]:
         return frozenset()
     alone: set[str] = set()
     useful: set[str] = set()
+    # {node: how many of its parts are in engines, less those that are not}.
+    more: collections.Counter[str] = collections.Counter()
     segments = graph.native_segments(result.graph_def).values()
     for engine, nodes in ((False, result.graph_def.node), *((True, one.function.node_def) for one in segments)):
         inner = [node.name for node in nodes if node.op not in graph.PASSIVE_OPS]
         of = {inside: stands_for(inside, moving) for inside in inner}
         (useful if engine and not all(of.values()) else alone).update(*of.values())
-    return frozenset(alone - useful)
+        for wholes in of.values():
+            more.update(dict.fromkeys(wholes, 1 if engine else -1))
+    return frozenset(name for name in alone if name not in useful or more[name] < 0)

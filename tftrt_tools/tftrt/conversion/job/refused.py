@@ -29,8 +29,8 @@ class NotLeft(Exception):
 def left(made: Made, again: Again, work: Work) -> Made:
     """Make a signature again as long as TensorRT refuses nodes of it by name, and --leave_refused_nodes is set.
 
-    Args: made: with its engines built, or left unbuilt. Returns: Made; where a node cannot be left to TensorFlow, the last one, whose
-      engines say why.
+    Args: made: with its engines built, or left unbuilt. Returns: Made; where a node cannot be left to TensorFlow, or the time is over
+      before there is an engine again, the last one, whose engines say why.
     """
     known: set[str] = set()
     for number in range(1, MOST_REPEATS + 1):
@@ -44,9 +44,12 @@ def left(made: Made, again: Again, work: Work) -> Made:
         known.update(refused)
         progress.say(f"converting signature {made.result.name} without the nodes that TensorRT refuses")
         try:
-            made = again(made, refused, number)
+            repeated = again(made, refused, number)
         except NotLeft as error:
             return _told(made, known, str(error))
+        if work.budget.over and made.result.built and not repeated.result.built:
+            return _told(made, known, "no other part of the signature was built in time")
+        made = repeated
     return made
 
 
