@@ -267,19 +267,21 @@ def test_a_convolution_that_tensorrt_refuses_is_no_departure_from_the_quantizati
 
 def refused_build(monkeypatch, model, output, builds, tmp_path, shapes, **options):
     """What build.build makes where TensorRT is `builds`, in this process."""
-    stand_in(monkeypatch, builds)
-    monkeypatch.setattr(gpu_module, "seen", lambda: GPU)
-    monkeypatch.setattr(finishing, "versions", lambda: VERSIONS)
-    monkeypatch.setattr(coverage, "check", lambda *_: ())
-    monkeypatch.setattr(run, "worker", lambda *_, **__: child.contextlib.nullcontext())
 
     class Job:
         def run(self, request, env=None, log_file=None):
             os.makedirs(request.output, exist_ok=True)
             return child.Outcome(build_job.job(request), "")
 
-    monkeypatch.setattr(build, "build_engines", Job())
-    return build.build(model, output, build.Options(shapes=shapes, **options))
+    # Commands may run in this process, too, and have no stand-ins.
+    with monkeypatch.context() as patch:
+        stand_in(patch, builds)
+        patch.setattr(gpu_module, "seen", lambda: GPU)
+        patch.setattr(finishing, "versions", lambda: VERSIONS)
+        patch.setattr(coverage, "check", lambda *_: ())
+        patch.setattr(run, "worker", lambda *_, **__: child.contextlib.nullcontext())
+        patch.setattr(build, "build_engines", Job())
+        return build.build(model, output, build.Options(shapes=shapes, **options))
 
 
 def tftrt_convert(model, output, *flags):
