@@ -103,3 +103,22 @@ def test_masks_answer_the_same(place, rank):
     )
     assert len(written) == 1
     np.testing.assert_array_equal(found, expected)
+
+
+# TensorFlow makes LessEqual of a LogicalNot that alone reads a Greater, and that is False for NaN.
+def _one_comparison(kind):
+    def body(x):
+        greater = x > 0.0
+        if kind == "beside the slice":
+            return tf.cast(greater[:, NEW], tf.float32)[:, 0] + 2.0 * tf.cast(~greater, tf.float32)
+        return tf.cast((~greater)[:, NEW] if kind == "before the slice" else ~(greater[:, NEW]), tf.float32)
+
+    return body
+
+
+@pytest.mark.parametrize("kind", ["before the slice", "beside the slice", "behind the slice"])
+def test_a_comparison_that_is_negated_keeps_its_answer_for_nan(kind):
+    x = np.array([[1.0, np.nan, -1.0]], "f4")
+    written, ((expected, found),) = compared(_one_comparison(kind), [(None, 3)], new_axes.rewrite, [x])
+    np.testing.assert_array_equal(found, expected)
+    assert not written

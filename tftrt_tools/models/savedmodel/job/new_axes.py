@@ -38,7 +38,7 @@ def rewrite(graph_def: graph_pb2.GraphDef, kept: Container[str] = frozenset(), f
     for node in sites:
         op = shapes.get_operation_by_name(node.name)
         spec = None if node.name in loops else _spec(op)
-        if spec is not None and (first or spec.places[0] > 0) and writer.write(node, spec, op.inputs[0]):
+        if spec is not None and (first or spec.places[0] > 0) and writer.write(node, spec, op):
             written.append(node.name)
     return tuple(written)
 
@@ -117,10 +117,12 @@ class _Writer:
     ) -> None:
         self._writer, self._wider = writer, wider.Wider(writer, nodes, kept)
 
-    def write(self, node: node_def_pb2.NodeDef, spec: _Spec, data: tf.Tensor) -> bool:
-        """Write one. Returns: whether it can be written."""
-        name, source = node.name, node.input[0]
+    def write(self, node: node_def_pb2.NodeDef, spec: _Spec, op: tf.Operation) -> bool:
+        """Write one. Args: op: it in a graph of inferred shapes. Returns: whether it can be written."""
+        name, source, data = node.name, node.input[0], op.inputs[0]
         if data.dtype == tf.bool and spec.whole and self._wider.compares(data):
+            if wider.negated(data, op.outputs[0]):
+                return False
             node.input[:] = [one for one in node.input if one.startswith("^")]
             self._wider.compare(node, name, source, data, spec.places)
             return True

@@ -20,6 +20,8 @@ OP = "ExpandDims"
 TYPES = (tf.float32, tf.float16, tf.int32)
 _INT32 = tf.int32.as_datatype_enum
 _COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual", "Equal", "NotEqual"})
+# Those that TensorFlow's optimizer turns round where a LogicalNot alone reads them, which is no negation for NaN.
+_ORDERED = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
 _LOGICAL = frozenset({"LogicalAnd", "LogicalOr", "LogicalNot"})
 # The most ops behind each other that get wider operands.
 _DEEPEST = 8
@@ -27,9 +29,20 @@ _DEEPEST = 8
 
 def _compares(tensor: tf.Tensor) -> bool:
     op = tensor.op
+    if negated(tensor) or (op.type == "LogicalNot" and negated(op.inputs[0])):
+        return False
     if op.type not in _LOGICAL and not (op.type in _COMPARISONS and op.inputs[0].dtype in TYPES):
         return False
     return tensor.shape.rank is not None and all(one.shape.rank in (0, tensor.shape.rank) for one in op.inputs)
+
+
+def negated(tensor: tf.Tensor, behind: tf.Tensor | None = None) -> bool:
+    """Whether a LogicalNot reads an ordered comparison of floats: its answer for NaN then depends on who else reads that, and a comparison
+    that is written otherwise has other readers. Args: behind: a tensor that will be the comparison."""
+    op = tensor.op
+    if op.type not in _ORDERED or not op.inputs[0].dtype.is_floating:
+        return False
+    return any(reader.type == "LogicalNot" for one in (tensor, behind) if one is not None for reader in one.consumers())
 
 
 class Wider:
