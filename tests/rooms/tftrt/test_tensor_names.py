@@ -11,7 +11,7 @@ from tests.weights_of import weights
 from tftrt_tools.models.savedmodel.job import graph
 from tftrt_tools.tftrt.calibration.job import numbering, tensor_names
 from tftrt_tools.tftrt.calibration.job.tensor_names import NamedTensor
-from tftrt_tools.tftrt.conversion.job import graph_pass, prepare
+from tftrt_tools.tftrt.conversion.job import graph_pass, patterns, prepare
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 # Names alone, of the tables that TensorRT 8.5.3 made through TensorFlow 2.14.1 on an H100 and an H200, of the sample models' own sizes:
@@ -285,7 +285,9 @@ def test_the_tensors_of_keras_layers_have_names(name, dynamic, tmp_path_factory)
     """That these are TensorRT's own is a test that needs a GPU."""
     root = tf.saved_model.load(str(keras_layers.built_once(name, tmp_path_factory)))
     _, passed = prepare.passed(
-        "serving_default", root.signatures["serving_default"], Settings(use_dynamic_shape=dynamic)
+        "serving_default",
+        root.signatures["serving_default"],
+        Settings(use_dynamic_shape=dynamic, precision_mode="INT8"),
     )
     engines = graph.native_segments(passed.graph_def).values()
     assert engines or not dynamic
@@ -365,6 +367,10 @@ def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profil
     assert tensor_names.build_shapes(declared, [one], False, None) == one
 
 
+# What was in no engine when the tables were recorded: slices with a new axis have become ExpandDims since.
+_OUTSIDE = {**keras_layers.KEPT_NATIVE, "ranker": r"(.*/)?strided_slice", "bert_encoder": r"(.*/)?strided_slice_2"}
+
+
 @pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in RECORDED for mode in RECORDED[name]])
 def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path_factory, name, mode):
     recorded = RECORDED[name][mode]
@@ -376,9 +382,9 @@ def test_predicted_tables_are_those_recorded_on_a_gpu(zoo_model, tmp_path_factor
     root = tf.saved_model.load(str(path))
     for signature, tables in recorded["names"].items():
         settings = Settings(
-            use_dynamic_shape=mode == "dynamic", keep_native_nodes=keras_layers.KEPT_NATIVE.get(name, "")
+            use_dynamic_shape=mode == "dynamic", precision_mode="INT8", keep_native_nodes=_OUTSIDE.get(name, "")
         )
-        graph_def = prepare.passed(signature, root.signatures[signature], settings)[1].graph_def
+        graph_def = prepare.passed(signature, root.signatures[signature], settings, patterns.Patterns())[1].graph_def
         functions = {function.signature.name: function for function in graph_def.library.function}
         engines = list(graph.engine_nodes(graph_def))
         zeros = recorded.get("zero", {}).get(signature, [[] for _ in tables])

@@ -68,6 +68,9 @@ def passed(
     for_good = compiled.holding(before, graph_pass.ROWS)
     values = frozen_inputs.of_signature(settings.freeze, name, loading.freezable(function))
     lone: frozenset[str] = frozenset()
+    # A table of INT8 names TensorRT's layers. How it names those of SelectV2, OnesLike, ZerosLike, and of DepthToSpace with open sizes is
+    # not known (calibration.job.layer_rules), and one name that is wrong shifts the numbers of all behind it.
+    named = settings.precision_mode != "INT8"
     while True:
         frozen = graph_pass.freeze(name, function, compiled.opened(before, calls) if calls else None)
         _refuse_converted(frozen.graph_def)
@@ -91,16 +94,16 @@ def passed(
         as_they_are = kept | lone
         by_numbers, lifted = indexed.rewrite(frozen.graph_def, as_they_are | frozenset(paddings))
         wider = new_axes.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
-        sums = cumulated.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
-        taken = gather_nd.rewrite(frozen.graph_def, as_they_are) if settings.dynamic else ()
-        choices = chosen.rewrite(frozen.graph_def, as_they_are, settings.dynamic)
+        sums = cumulated.rewrite(frozen.graph_def, as_they_are, settings.dynamic) if named else ()
+        taken = gather_nd.rewrite(frozen.graph_def, as_they_are) if settings.dynamic and named else ()
+        choices = chosen.rewrite(frozen.graph_def, as_they_are, settings.dynamic) if named else ()
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
         room = graph_pass.room(frozen)
         products = einsums.rewrite(frozen.graph_def, as_they_are, settings.dynamic, room, fetched)
         plain = transposed.rewrite(frozen.graph_def, kept, settings.dynamic)
         otherwise, wrong = resized.rewrite(frozen.graph_def, kept)
-        blocks, larger = interleaved.rewrite(frozen.graph_def, kept) if settings.dynamic else ((), ())
+        blocks, larger = interleaved.rewrite(frozen.graph_def, kept) if settings.dynamic and named else ((), ())
         done = Preparation(
             opened=tuple(calls),
             convolutions=convolutions,
