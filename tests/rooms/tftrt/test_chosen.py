@@ -218,3 +218,14 @@ def test_convert_and_inspect_say_what_is_written_and_why_others_stay(tftrt, tmp_
     assert done.returncode == 0 and chosen.REASONS["DivNoNan"] in " ".join(done.stdout.split()), done.stdout
     done = tftrt("verify", path, tmp_path / "out", "--shapes=x:4x6")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_int8_leaves_what_no_table_can_name(tmp_path):
+    body, shapes = (lambda x: tf.math.divide_no_nan(x + 1.0, x * 2.0) + tf.cumsum(x * 3.0, 1)), [(None, 4)]
+    frozen, done = in_one_engine(body, shapes, tmp_path / "m")
+    assert frozen.preparation.chosen and frozen.preparation.cumulated and not done.native_ops
+    frozen, done = in_one_engine(body, shapes, tmp_path / "n", precision_mode="INT8")
+    assert not frozen.preparation.chosen and not frozen.preparation.cumulated
+    assert done.native_ops == {"DivNoNan": 1, "Cumsum": 1}
+    assert all("no INT8 table can name" in reason for _, reason in frozen.preparation.outside)
+    assert len(frozen.preparation.outside) == 2

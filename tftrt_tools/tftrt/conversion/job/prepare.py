@@ -128,7 +128,7 @@ def passed(
             defaults=defaults,
             sizes=sizes,
             open_sizes=open_sizes.nodes(frozen.graph_def, kept),
-            outside=outside.reasons(frozen.graph_def, kept, lone, settings.dynamic),
+            outside=outside.reasons(frozen.graph_def, kept, lone, settings.dynamic, named),
             offered=offered,
         )
         frozen = dataclasses.replace(frozen, preparation=done)
