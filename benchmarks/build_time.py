@@ -139,11 +139,10 @@ def _beside(side, model, shapes, options, seconds):
     return max(rows, key=lambda row: row["seconds"])
 
 
-def _convert(side, model, shapes, folder, options, seconds):
-    """Run tftrt convert. Returns: {"seconds": of the whole command, "build_s": of the engines, "engines", "cached"}."""
-    root = options.baseline.absolute() if side == "baseline" else _models.ROOT
+def convert_command(model, shapes, folder, options):
+    """The words of a tftrt convert into folder/out, with the engine cache folder/cache. The folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [
+    return [
         sys.executable,
         "-m",
         "tftrt_tools",
@@ -157,6 +156,12 @@ def _convert(side, model, shapes, folder, options, seconds):
         f"--log_file={folder / 'log'}",
         *options.flags.split(),
     ]
+
+
+def _convert(side, model, shapes, folder, options, seconds):
+    """Run tftrt convert. Returns: {"seconds": of the whole command, "build_s": of the engines, "engines", "cached"}."""
+    root = options.baseline.absolute() if side == "baseline" else _models.ROOT
+    command = convert_command(model, shapes, folder, options)
     start = time.monotonic()
     run(command, root, seconds)
     taken = time.monotonic() - start

@@ -188,22 +188,7 @@ _AS_PART = ("--use_dynamic_shape", "--dynamic_shape_profile_strategy=Range")
 
 def convert(model, shapes, folder, options, until, *flags, **variables):
     """Run tftrt convert, with the engine cache folder/cache. Returns: seconds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "tftrt_tools",
-        "convert",
-        f"--input_saved_model_dir={model}",
-        f"--output_saved_model_dir={folder / 'out'}",
-        "--overwrite",
-        f"--precision_mode={options.precision}",
-        f"--shapes={shapes}",
-        f"--engine_cache_dir={folder / 'cache'}",
-        f"--log_file={folder / 'log'}",
-        *options.flags.split(),
-        *flags,
-    ]
+    command = [*build_time.convert_command(model, shapes, folder, options), *flags]
     start = time.monotonic()
     build_time.run(command, _models.ROOT, until - time.monotonic(), **variables)
     return round(time.monotonic() - start, 1)

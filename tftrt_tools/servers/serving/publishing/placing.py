@@ -174,7 +174,7 @@ def copy(source: str | pathlib.Path, target: str | pathlib.Path, left_out: Colle
 
 def check_space(source: str | pathlib.Path, target: pathlib.Path) -> None:
     """Raise TftrtError where the file system of `target` clearly has no room for the files of `source`."""
-    needed = sum(path.stat().st_size for path in pathlib.Path(source).rglob("*") if path.is_file())
+    needed = files.size(source)
     free = shutil.disk_usage(target).free
     if needed > free:
         raise errors.TftrtError(
