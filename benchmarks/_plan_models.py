@@ -238,26 +238,26 @@ def _builds(model, options):
 
 
 def _timings(model, options):
-    others = {"TensorFlow": options.folder / model.name, TFTRT: _place(model, options, TFTRT)}
-    if model.kind != CORPUS:
-        others = {"plan FP16": _place(model, options, "FP16")}
-    for precision in _tried(model, _PLANS):
-        place = _place(model, options, precision)
-        for other, baseline in others.items():
-            if other == f"plan {precision}":
-                continue
-            for batch in model.batches if model.data else ():
-                words = [
-                    "regress",
-                    "--in_process",
-                    f"--native={baseline}",
-                    f"--candidate={place}",
-                    "--allow_worse",
-                    f"--data={maker.part(options.folder, model, 'rows.npz')}",
-                    f"--batch_size={batch}",
-                    f"--rounds={options.rounds}",
-                    f"--max_rounds={options.rounds}",
-                ]
-                step = Step("regress", f"plan {precision} beside {other}", tuple(words), batch=batch, needs=place)
-                rank = 2 * (batch != model.batches[-1]) + 3 * (precision == "INT8") + (other == TFTRT)
-                yield Ranked(step, (place, baseline), rank)
+    """`tftrt bench` of what has been made, in turns in one process: against TF-TRT, or against what comes next where that is missing."""
+    if not model.data:
+        return
+    plans = [_place(model, options, variant) for variant in _tried(model, _PLANS)]
+    all_made = [*([_place(model, options, TFTRT)] if model.kind == CORPUS else []), *plans]
+    originals = [options.folder / model.name] if model.kind == CORPUS else []
+    there = [place for place in all_made if place.exists()]
+    if len(all_made + originals) < 2:
+        return
+    # Without any plan nothing is timed: it waits until all are made again.
+    enough = any(place in there for place in plans) and len(there + originals) > 1
+    made = (there if enough else all_made) + originals
+    for batch in model.batches:
+        words = [
+            "bench",
+            *map(str, made),
+            f"--data={maker.part(options.folder, model, 'rows.npz')}",
+            f"--batch_size={batch}",
+            f"--rounds={options.rounds}",
+            f"--max_rounds={options.rounds}",
+        ]
+        step = Step("bench", "", tuple(words), batch=batch, needs=made[0], module="benchmarks._bench_alone")
+        yield Ranked(step, tuple(made), rank=batch == model.batches[0])

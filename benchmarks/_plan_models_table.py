@@ -16,8 +16,10 @@ _PLANS = [
     ("build_s", "build s"),
     ("db", "dB"),
     ("score", "score"),
+    ("ms", "p50, ms"),
     ("tensorflow", "times as fast as TensorFlow"),
-    ("tftrt", "as TF-TRT FP16"),
+    ("tftrt", "as TF-TRT FP16 (interval)"),
+    ("verdict", "against TF-TRT"),
     ("fp16", "as the FP16 plan"),
     ("said", "what was said"),
 ]
@@ -71,12 +73,34 @@ def _plan(model, column, mine):
     built, verified = mine[f"convert {column}"], mine.get(f"verify {column}")
     made = {"model": model.name, "precision": column.removeprefix("plan "), "build_s": built.get("build_seconds")}
     made |= {"db": _db(verified, (verified or {}).get("exit")), "score": _score(verified)}
-    for key, other in (("tensorflow", "TensorFlow"), ("tftrt", "TF-TRT"), ("fp16", "plan FP16")):
-        timed = [mine.get(f"regress {column} beside {other} batch {batch}") for batch in model.batches]
-        told = [f"{line['times_as_fast']:.2f}" if line and line.get("times_as_fast") else "-" for line in timed]
-        made[key] = ", ".join(told) if any(timed) else ""
+    variant = f"{model.name}-{made['precision']}"
+    timed = [(mine.get(f"bench batch {batch}") or {}).get("benched") or {} for batch in model.batches]
+    if any(variant in one for one in timed):
+        made["ms"] = ", ".join(_number(one.get(variant, {}).get("p50_ms")) for one in timed)
+        for key, other in (
+            ("tensorflow", model.name),
+            ("tftrt", f"{model.name}-TF-TRT"),
+            ("fp16", f"{model.name}-FP16"),
+        ):
+            if other != variant and any(other in one for one in timed):
+                made[key] = ", ".join(_faster(one.get(other, {}), one.get(variant, {})) for one in timed)
+        if "tftrt" in made:
+            made["verdict"] = ", ".join(one.get(variant, {}).get("verdict") or "-" for one in timed)
     said = [f"{name}: {line['message']}" for name, line in mine.items() if column in name and line["message"]]
     return made | {"said": "; ".join(said)}
+
+
+def _number(value):
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _faster(other, mine):
+    """How many times as fast, by the medians; with the interval where the other one is the first of the comparison."""
+    if not other.get("p50_ms") or not mine.get("p50_ms"):
+        return "-"
+    told = f"{other['p50_ms'] / mine['p50_ms']:.2f}"
+    interval = mine.get("low") and mine.get("high") and other.get("ratio") is None
+    return told + (f" ({1 / mine['high']:.2f} to {1 / mine['low']:.2f})" if interval else "")
 
 
 def _score(verified):

@@ -9,8 +9,8 @@ Steps; each goes on where an earlier run of it was cut, and writes FOLDER/result
               together again
   --make      on a GPU: `convert --backend=tensorrt` of the FP16 file (of the FP32 one where that missed a bound) and of the INT8
               file, `verify` of each plan; and TF-TRT in FP16 of SavedModels. Several at once with --jobs (then under NVIDIA's MPS)
-  --measure   alone on the GPU: `regress` of each plan against TensorFlow and against TF-TRT, at two batch sizes; without a SavedModel,
-              of the INT8 plan against the FP16 plan
+  --measure   alone on the GPU: `bench` of TF-TRT, the plans and TensorFlow, in turns in one process, at two batch sizes; without a
+              SavedModel of the two plans. Its rule is that of `regress`. The next models are loaded while those before have their rounds
   (none)      the table of what is there, as text; --markdown as Markdown. FOLDER/plans_of_models.json has its rows
 """
 
@@ -84,7 +84,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=4, help="models at once, of --export and --make")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds of the run")
     parser.add_argument("--timeout", type=float, default=560, help="seconds of a step")
-    parser.add_argument("--rounds", type=int, default=12, help="of `tftrt regress`")
+    parser.add_argument("--rounds", type=int, default=14, help="of `tftrt bench`")
     parser.add_argument("--again", action="store_true", help="run every step, whatever results are there")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     options = parser.parse_args(argv)
@@ -97,7 +97,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _through(phase, options, journal):
-    """Run what is left of a phase: models at once while they are exported and built, one after the other where they are timed.
+    """Run what is left of a phase: models at once while they are exported and built, their rounds one after the other where they are timed.
 
     Returns: how many steps could still run.
     """
@@ -107,8 +107,9 @@ def _through(phase, options, journal):
     if phase == "measure":
         # What says most comes first, of every model.
         planned = [(model, step) for model in chosen for step in _plan_models.steps(model, options, (phase,))]
-        for model, step in sorted(planned, key=lambda each: each[1].rank):
-            _step(model, step, options, journal, end)
+        planned.sort(key=lambda each: each[1].rank)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda each: _step(*each, options, journal, end), planned))
         return _left(chosen, phase, options, journal)
 
     def one(model):

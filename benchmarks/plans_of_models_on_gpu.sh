@@ -6,7 +6,7 @@
 # STEP:
 #   unpack   put FOLDER together from FOLDER.parts, which `python -m benchmarks.plans_of_models --export` and `--pack` have filled without a GPU
 #   make     build the plans and TF-TRT's engines, and verify the plans: JOBS models at once (by default 4) under NVIDIA's MPS
-#   measure  time them against TensorFlow and TF-TRT, one after the other, alone on the GPU
+#   measure  time them beside TF-TRT and TensorFlow, one model after the other, alone on the GPU
 #   table    print the tables as Markdown; FOLDER/results.jsonl and FOLDER/plans_of_models.json are what has to be brought back
 # MODEL: names of models, by default all. Plans stay in FOLDER/plans; what a later machine lacks is built anew while timings of it are left.
 # PYTHON: the interpreter, by default .venv/bin/python.

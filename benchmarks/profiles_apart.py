@@ -147,7 +147,9 @@ def measured(model, shapes, options, variables, until):
         row["whole_s"] = convert(model, shapes, folder / "whole", options, until)
         row |= apart(model, shapes, each, at_once, folder, options, variables, until)
         row["ratio"] = round(row["apart_s"] / row["whole_s"], 3)
-        row["calls"] = [compared(folder, shape, until) for shape in each]
+        row["calls"] = []
+        for shape in each:
+            row["calls"].append(compared(folder, shape, until))
         row["speed"] = ", ".join("?" if one["ratio"] is None else f"{one['ratio']:.2f}" for one in row["calls"])
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         late = isinstance(error, subprocess.TimeoutExpired)

@@ -7,6 +7,7 @@ three upsamplings. Both have drawn weights. Each conversion is verified, and `tf
 """
 
 import argparse
+import concurrent.futures
 import pathlib
 
 from benchmarks import _models
@@ -14,7 +15,11 @@ from benchmarks import _models
 NEEDS_GPU = True
 # {model: (shape of a row, the batches)}.
 MODELS = {"hed": ("320x480x3", (1, 8)), "unet": ("256x256x3", (1, 8))}
-LEFT = "--keep_native_nodes=.*[Rr]esize.*"
+WAYS = {
+    "left": ["--keep_native_nodes=.*[Rr]esize.*", "--use_dynamic_shape"],
+    "products": ["--use_dynamic_shape"],
+    "plan": ["--backend=tensorrt"],
+}
 
 
 def hed():
@@ -65,13 +70,22 @@ def main(argv=None):
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--output", type=pathlib.Path, default=_models.ROOT / "build/bench/resizes")
     parser.add_argument("--make", action="store_true", help="make the models and leave; needs no GPU")
+    parser.add_argument(
+        "--convert", action="store_true", help="convert and verify what is not there, all at once, and leave"
+    )
     options = parser.parse_args(argv)
     names = options.models.split(",")
     options.output.mkdir(parents=True, exist_ok=True)
     for name in names:
         if not (options.output / name).exists():
             _make(name, options.output / name)
-    if not options.make:
+    if options.make:
+        return
+    todo = [(name, way) for name in names for way in WAYS if not (options.output / f"{name}-{way}").exists()]
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(todo)) if options.convert else 1) as pool:
+        for said in pool.map(lambda one: _converted(*one, options.output), todo):
+            print(said, flush=True)
+    if not options.convert:
         for name in names:
             _measure(name, options.output)
 
@@ -83,35 +97,43 @@ def _make(name, path):
     tf.saved_model.save({"hed": hed, "unet": unet}[name](), str(path))
 
 
+def _converted(name, way, folder):
+    """Convert and verify. Returns: what both said."""
+    row, batches = MODELS[name]
+    target = folder / f"{name}-{way}"
+    words = [
+        "convert",
+        f"--input_saved_model_dir={folder / name}",
+        f"--output_saved_model_dir={target}",
+        "--precision_mode=FP16",
+        f"--shapes=x:{','.join(f'{batch}x{row}' for batch in batches)}",
+        *WAYS[way],
+    ]
+    return _said(words) + _said(["verify", folder / name, target])
+
+
 def _measure(name, folder):
     row, batches = MODELS[name]
-    shapes = ",".join(f"{batch}x{row}" for batch in batches)
-    ways = {"left": [LEFT, "--use_dynamic_shape"], "products": ["--use_dynamic_shape"], "plan": ["--backend=tensorrt"]}
-    made = []
-    for way, flags in ways.items():
-        target = folder / f"{name}-{way}"
-        _said(
-            [
-                "convert",
-                f"--input_saved_model_dir={folder / name}",
-                f"--output_saved_model_dir={target}",
-                "--precision_mode=FP16",
-                f"--shapes=x:{shapes}",
-                "--overwrite",
-                *flags,
-            ]
-        )
-        _said(["verify", folder / name, target])
-        made.append(target)
+    made = [folder / f"{name}-{way}" for way in WAYS if (folder / f"{name}-{way}").exists()]
     for batch in batches:
-        _said(["bench", *made, folder / name, f"--shapes=x:{batch}x{row}", f"--json={folder / f'{name}-{batch}.json'}"])
+        print(
+            _said(
+                [
+                    "bench",
+                    *made,
+                    folder / name,
+                    f"--shapes=x:{batch}x{row}",
+                    f"--json={folder / f'{name}-{batch}.json'}",
+                ]
+            ),
+            flush=True,
+        )
 
 
 def _said(words):
+    """Run a command of the toolkit. Returns: it, and what it said."""
     code, said = _models.tftrt(words)
-    print(f"$ tftrt {' '.join(map(str, words))}\n{said}", flush=True)
-    if code:
-        print(f"ended with {code}", flush=True)
+    return f"$ tftrt {' '.join(map(str, words))}\n{said}\n" + (f"ended with {code}\n" if code else "")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,15 @@
 #   benchmarks/tests_on_gpu.sh OUTPUT [FILE…]
 #
 # FILE: the test files that come first, by default those of the newest changes. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of
-# all, by default 1500. WORKERS: tests at a time, by default 7 for each GPU. All GPUs of the machine are used, each by its share of the workers.
+# all, by default 1500. WORKERS: tests at a time, by default 7 for each GPU. GPUS: their numbers, by default all of the machine; each has its share of
+# the workers.
 set -uo pipefail
 if [ $# -lt 1 ]; then echo "usage: benchmarks/tests_on_gpu.sh OUTPUT [FILE…]" >&2; exit 2; fi
 output=$(realpath -m "$1") && shift
 first=("$@")
-[ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_plan_features.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_tune.py tests/gpu/test_gpu_detector.py tests/gpu/test_gpu_breakdown.py
+[ ${#first[@]} -gt 0 ] || first=(tests/gpu/test_gpu_refused.py tests/gpu/test_gpu_plan_features.py tests/gpu/test_gpu_prepared.py tests/gpu/test_gpu_tune.py tests/gpu/test_gpu_detector.py tests/gpu/test_gpu_breakdown.py
   tests/gpu/test_gpu_served_resnet.py tests/gpu/test_gpu_triton.py)
-python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
+python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} gpus=${GPUS:-$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)}
 workers=${WORKERS:-$((7 * $(tr "," "\n" <<< "$gpus" | wc -l)))}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"

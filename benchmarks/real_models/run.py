@@ -75,7 +75,7 @@ def one(model: str, step: steps.Step, output: pathlib.Path, limit: float, left: 
     start = time.monotonic()
     with open(log, "w") as said:
         exit_code = _ended(
-            [step.python or sys.executable, "-m", "tftrt_tools", *step.command, f"--json={result}"],
+            [step.python or sys.executable, "-m", step.module, *step.command, f"--json={result}"],
             said,
             max(0.0, min(limit, left)),
         )

@@ -17,7 +17,7 @@ _REASONS = 4  # that say why ops stay in TensorFlow
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One command. kind: its name; column: what it is about, such as "FP16" or "INT8 mse"; batch: of `regress`; makes: what it writes, and
-    needs: what another step has to have written; python: the interpreter, by default this one."""
+    needs: what another step has to have written; python: the interpreter, by default this one; module: what it runs."""
 
     kind: str
     column: str
@@ -26,6 +26,7 @@ class Step:
     makes: pathlib.Path | None = None
     needs: pathlib.Path | None = None
     python: str = ""
+    module: str = "tftrt_tools"
 
     @property
     def name(self) -> str:
@@ -176,6 +177,21 @@ def _regressed(result):
     }
 
 
+def _benched(result):
+    """{name of a model: its median, and the ratio to the first model's with its interval}."""
+    rows = {}
+    for row in result.get("rows", ()):
+        p50 = next((one["value"] for one in row["figures"] if one["metric"] == "p50"), None)
+        judged = next((one for one in row["against_first"] if one["metric"] == "p50"), {})
+        rows[row["name"]] = {
+            "p50_ms": p50 and p50 * 1000,
+            **{name: judged.get(name) for name in ("ratio", "low", "high", "verdict")},
+            "failed": row["failed"],
+            "answers": row["answers"],
+        }
+    return {"benched": rows}
+
+
 def _exported(result):
     files = result.get("files", [])
     checked = [(file.get("precision") or {}).get("verification") or file.get("verification") or {} for file in files]
@@ -209,6 +225,7 @@ _FIGURES = {
     "convert": _converted,
     "verify": _verified,
     "regress": _regressed,
+    "bench": _benched,
     "compare": _compared,
     "export": _exported,
 }

@@ -46,19 +46,36 @@ def test_savedmodels_are_timed_beside_both_and_files_beside_their_fp16_plan(tmp_
         "verify plan INT8",
         "convert TF-TRT",
     ]
-    timed = names(chosen("fer"), tmp_path, "measure")
-    assert len(timed) == 8 and "regress plan INT8 beside TF-TRT batch 32" in timed
-    assert names(chosen("320n"), tmp_path, "measure") == [
-        f"regress plan INT8 beside plan FP16 batch {batch}" for batch in (1, 8)
-    ]
+    assert names(chosen("fer"), tmp_path, "measure") == ["bench batch 1", "bench batch 32"]
     # Neither INT8 nor a batch.
     assert names(chosen("silero_vad"), tmp_path) == [
         *(f"{kind} {precision}" for precision in ("FP32", "FP16") for kind in ("export", "verify")),
         "convert plan FP16",
         "verify plan FP16",
     ]
-    first = min(_plan_models.steps(chosen("fer"), options(tmp_path), ("measure",)), key=lambda step: step.rank)
-    assert first.step.name == "regress plan FP16 beside TensorFlow batch 32"
+
+
+def timed(name, folder):
+    """The models of the timings at the larger batch, and whether they can begin."""
+    model = chosen(name)
+    step = min(_plan_models.steps(model, options(folder), ("measure",)), key=lambda one: one.rank)
+    assert f"--batch_size={model.batches[-1]}" in step.step.command
+    places = [word for word in step.step.command[1:] if not word.startswith("--")]
+    assert places == [str(place) for place in step.wants]
+    return [place.split("/")[-1] for place in places], all(place.exists() for place in step.wants)
+
+
+def test_what_is_there_of_a_model_is_timed_in_one_process_tftrt_first(tmp_path):
+    (tmp_path / "fer").mkdir()
+    assert timed("fer", tmp_path) == (["fer-TF-TRT", "fer-FP16", "fer-INT8", "fer"], False)
+    for variant, expected in (
+        ("TF-TRT", (["fer-TF-TRT", "fer-FP16", "fer-INT8", "fer"], False)),  # no plan yet
+        ("FP16", (["fer-TF-TRT", "fer-FP16", "fer"], True)),
+        ("INT8", (["fer-TF-TRT", "fer-FP16", "fer-INT8", "fer"], True)),
+    ):
+        (tmp_path / "plans" / f"fer-{variant}").mkdir(parents=True)
+        assert timed("fer", tmp_path) == expected
+    assert timed("320n", tmp_path) == (["320n-FP16", "320n-INT8"], False)
 
 
 def test_unknown_models_are_refused_with_what_there_is(capsys):
@@ -131,7 +148,7 @@ def test_the_toolkit_takes_the_commands_for_a_gpu(here, monkeypatch):
     (step, *_) = _plan_models.steps(DIGITS, options(folder), ("make",))
     others = _plan_models.steps(DIGITS, options(folder))
     after = tuple(other.step for other in others if step.step.makes in other.wants)
-    assert {one.kind for one in after} == {"verify", "regress"}
+    assert {one.kind for one in after} == {"verify", "bench"}
 
 
 def line(model, column, exit_code=0, **facts):
@@ -147,7 +164,15 @@ LINES = [
     line("silero_vad", "verify FP32", snr_db="inf"),
     line("fer", "convert plan FP16", build_seconds=120.5),
     line("fer", "verify plan FP16", snr_db=54.4, score=[0.95, 0.94]),
-    line("fer", "regress plan FP16 beside TensorFlow batch 32", times_as_fast=7.239),
+    line(
+        "fer",
+        "bench batch 32",
+        benched={
+            "fer-TF-TRT": {"p50_ms": 1.0, "ratio": None},
+            "fer-FP16": {"p50_ms": 0.25, "ratio": 0.25, "low": 0.2, "high": 0.5, "verdict": "better"},
+            "fer": {"p50_ms": 2.0, "ratio": 2.0, "low": 1.0, "high": 4.0, "verdict": "worse"},
+        },
+    ),
     line("fer", "convert plan INT8", 1, message="no tactic"),
 ]
 
@@ -170,8 +195,9 @@ def test_a_line_for_each_model_as_a_file_and_one_for_each_plan():
         120.5,
         "54.4",
         "0.950, 0.940",
-        "-, 7.24",
+        "-, 8.00",
     )
-    assert first["tftrt"] == "" and (second["db"], second["said"]) == ("", "convert plan INT8: no tactic")
+    assert (first["ms"], first["tftrt"], first["verdict"]) == ("-, 0.25", "-, 4.00 (2.00 to 5.00)", "-, better")
+    assert "tftrt" not in second and (second["db"], second["said"]) == ("", "convert plan INT8: no tactic")
     text = _plan_models_table.markdown(made)
     assert "| fer | FP16 | 120.5 | 54.4 |" in text and "1 of 2 of kind SavedModel are files that pass in FP32" in text
