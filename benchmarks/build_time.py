@@ -184,7 +184,9 @@ def _tensorrt(model, shapes, options, seconds):
 def run(command, root, seconds, **changes):
     """Its output. Args: changes: variables of its environment. Raises: RuntimeError, subprocess.TimeoutExpired; its processes are ended
     then."""
-    env = {**_models.environment(gpu=True, **changes), "PYTHONPATH": str(root)}
+    # The package is that of `root`; others may lie where PYTHONPATH says.
+    paths = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    env = {**_models.environment(gpu=True, **changes), "PYTHONPATH": paths}
     process = subprocess.Popen(
         command,
         cwd=root,

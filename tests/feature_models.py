@@ -1,5 +1,5 @@
 """Small models with what kept models of others out of plans or engines: dilated convolutions over bytes, bidirectional and masked layers, volumes,
-cropped sequences, side outputs that are resized."""
+cropped sequences, side outputs that are resized, upsampling of open sizes."""
 
 import tensorflow as tf
 
@@ -64,6 +64,13 @@ def _edges():
     return inputs, tf.sigmoid(layers.Conv2D(1, 1)(tf.concat(sides, -1)))
 
 
+def _enlarged():
+    x = inputs = tf.keras.Input((None, None, 3), name="x")
+    x = skip = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
+    x = layers.Conv2D(8, 3, 2, padding="same", activation="relu")(x)
+    return inputs, layers.Conv2D(2, 1)(tf.concat([layers.UpSampling2D()(x), skip], -1))
+
+
 # {what: (the model's ends, --shapes)}.
 FEATURES = {
     "dilated bytes": (_dilated_bytes, "bytes:1x24,4x24"),
@@ -73,6 +80,7 @@ FEATURES = {
     "language": (_language, "codes:1x16,4x16"),
     "cropped": (_cropped, "x:1x64x4,2x64x4"),
     "edges": (_edges, "x:1x32x48x3,2x32x48x3"),
+    "enlarged": (_enlarged, "x:1x32x48x3,2x32x48x3"),
 }
 
 

@@ -171,7 +171,11 @@ def optimized_as_on_gpu(graph_def: graph_pb2.GraphDef, optimizer: str, fetched: 
         if node.op == "_Arg" and "_output_shapes" in node.attr and node.attr["_output_shapes"].list.shape:
             arguments[node.name] = copy.deepcopy(node)
             _source_of_shape(node)
-    optimized = tf_optimizer.OptimizeGraph(config, meta, cluster=cluster.Cluster(devices=[device]))
+    try:
+        optimized = tf_optimizer.OptimizeGraph(config, meta, cluster=cluster.Cluster(devices=[device]))
+    except tf.errors.InvalidArgumentError:
+        # "layout" fails on a SelectV2 of a scalar, for example. Grappler then keeps the graph, unless it is told to fail.
+        optimized = meta.graph_def
     for node in optimized.node:
         if node.name in arguments:
             node.CopyFrom(arguments[node.name])

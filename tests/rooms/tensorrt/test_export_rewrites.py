@@ -644,6 +644,41 @@ def test_a_tensor_in_the_opposite_order_is_one_slice(kind, tftrt, tmp_path):
     assert "ReverseSequence" in found
 
 
+ENLARGED = {
+    "open": ((None, None), (2, 2)),
+    "open, each side otherwise": ((None, None), (2, 3)),
+    "known": ((8, 6), (3, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", ENLARGED)
+def test_a_resize_that_repeats_each_pixel_has_no_half_pixels(kind, tftrt, tmp_path):
+    """TensorRT 8.5's parser refuses tf_half_pixel_for_nn with the rounding floor, seen on a GPU."""
+    sizes, times = ENLARGED[kind]
+    x = tf.keras.Input((*sizes, 3), name="x")
+    tf.saved_model.save(
+        tf.keras.Model(x, tf.keras.layers.UpSampling2D(times)(tf.nn.relu(x) + 1.0)), str(tmp_path / "m")
+    )
+    shapes = "--shapes=x:1x8x6x3,2x8x6x3"
+    found, said = exported(tftrt, tmp_path / "m", tmp_path, shapes)
+    assert found["Resize"] == 1 and "1 node by nearest" in said
+    done = tftrt("export", tmp_path / "m", f"--output={tmp_path / 'n.onnx'}", shapes, "--rewrite=-nearest")
+    assert done.returncode == 3 and "the rounding round_prefer_floor alone" in done.stdout + done.stderr
+
+
+def test_a_resize_between_pixels_is_refused_for_tensorrt_8_5_alone(tftrt, tmp_path):
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 4, 6, 3), name="x")])
+    def serve(x):
+        return {"y": tf.raw_ops.ResizeNearestNeighbor(images=x, size=(6, 9), half_pixel_centers=True) + 1.0}
+
+    save(serve, tmp_path / "m")
+    done = tftrt("export", tmp_path / "m", f"--output={tmp_path / 'm.onnx'}")
+    assert done.returncode == 3 and "Resize: to the nearest pixel by half pixels" in done.stdout + done.stderr
+    assert not (tmp_path / "m.onnx").exists()
+    found, _ = exported(tftrt, tmp_path / "m", tmp_path, "--target=10")
+    assert found["Resize"] == 1
+
+
 def counting(limit, most=None, first=0, condition=None):
     """A loop of rounds over the rows of x, which gathers what each gives."""
 
@@ -973,7 +1008,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, dilations, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, wide_conv; or none",
+            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),

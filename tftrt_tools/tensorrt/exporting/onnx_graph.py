@@ -36,3 +36,5 @@ class Node(records.Record):
     beyond_int32: int | None = None
     # Whether it is a conditional whose branches are known to give tensors of different ranks.
     other_ranks: bool = False
+    # Whether it is a Resize to the nearest pixel of half pixels (tf_half_pixel_for_nn) that rounds otherwise than round_prefer_floor.
+    half_pixels: bool = False

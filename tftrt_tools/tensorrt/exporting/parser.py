@@ -94,6 +94,8 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
         yield "its shape has to be known, and depends on the inputs"
     if target.narrow and node.op == "ReverseSequence" and _open_batch(node):
         yield "how many sequences there are (the batch) has to be known, and is open"
+    if target.narrow and node.half_pixels:
+        yield "to the nearest pixel by half pixels it is taken with the rounding round_prefer_floor alone"
     if node.op == "MaxPool" and len(node.outputs) > 1:
         yield "the places of the largest (Indices) are not given"
     if target.narrow and node.beyond_int32 is not None and node.op not in _CLAMPED_WELL:

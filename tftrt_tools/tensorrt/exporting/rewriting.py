@@ -46,6 +46,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "dilations": Rewrite(
         title="a convolution between SpaceToBatchND and BatchToSpaceND: one with dilations", converting=True
     ),
+    "nearest": Rewrite(
+        title="a resize that repeats each pixel, with half pixels: one without", default=_PARSERS, converting=True
+    ),
     "reverse": Rewrite(title="a tensor in the opposite order: one Slice that goes backwards", converting=True),
     "layer_norm": Rewrite(title="LayerNormalization: one op, or for 8.5 ops that its parser takes"),
     "gelu": Rewrite(

@@ -72,6 +72,21 @@ def rewrite(
     return tuple(written), tuple(wrong)
 
 
+def without_half_pixels(graph_def: graph_pb2.GraphDef) -> int:
+    """Nearest-neighbour resizes that repeat each pixel as often: half_pixel_centers says nothing there, and is taken off, in place.
+
+    TensorRT 8.5's parser refuses what tf2onnx makes of it. Returns: how many.
+    """
+    sites = [node for node in graph_def.node if node.op == NEAREST and node.attr["half_pixel_centers"].b]
+    if not sites:
+        return 0
+    shapes = inferred.shapes(graph_def)
+    repeated = [node for node in sites if _repeats(shapes.get_operation_by_name(node.name))]
+    for node in repeated:
+        node.attr["half_pixel_centers"].b = False
+    return len(repeated)
+
+
 def takes_other_pixels(op: tf.Operation) -> bool:
     """Whether an engine surely computes a resize otherwise than TensorFlow. Args: op: of NEAREST, in a graph of inferred shapes."""
     known = _sizes(op.inputs[0]) is not None and _result(op) is not None

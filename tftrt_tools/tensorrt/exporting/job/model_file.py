@@ -237,6 +237,14 @@ def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:
         outputs=tuple(_value(one, known) for one in node.output),
         beyond_int32=max(large, key=abs, default=None),
         other_ranks=_other_ranks(node),
+        half_pixels=_half_pixels(node),
+    )
+
+
+def _half_pixels(node: onnx.NodeProto) -> bool:
+    said = {one.name: one.s for one in node.attribute if one.type == one.STRING} if node.op_type == "Resize" else {}
+    return said.get("coordinate_transformation_mode") == b"tf_half_pixel_for_nn" and (
+        said.get("nearest_mode", b"round_prefer_floor") != b"round_prefer_floor"
     )
 
 

@@ -34,6 +34,7 @@ from tftrt_tools.models.savedmodel.job import (
     open_sizes,
     outside,
     resized,
+    select_ranks,
     slices,
     transposed,
     unbuildable,
@@ -97,6 +98,8 @@ def passed(
         sums = cumulated.rewrite(frozen.graph_def, as_they_are, settings.dynamic) if named else ()
         taken = gather_nd.rewrite(frozen.graph_def, as_they_are) if settings.dynamic and named else ()
         choices = chosen.rewrite(frozen.graph_def, as_they_are, settings.dynamic) if named else ()
+        if settings.dynamic:
+            select_ranks.rewrite(frozen.graph_def, as_they_are)
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
         room = graph_pass.room(frozen)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tensorflow.core.framework import graph_pb2
 from tf2onnx.graph import Graph, Node
 
-from tftrt_tools.models.savedmodel.job import dilated
+from tftrt_tools.models.savedmodel.job import dilated, resized
 from tftrt_tools.tensorrt.exporting.job.rewrites import combined_nms, einsum, reverse
 
 # {name: (op of TensorFlow, it writes a node of tf2onnx's graph otherwise; False if it leaves that to tf2onnx)}.
@@ -24,4 +24,7 @@ def _dilations(graph_def: graph_pb2.GraphDef, outputs: frozenset[str]) -> int:
 
 
 # {name: it writes nodes of the frozen graph otherwise, in place, before tf2onnx gets it, and counts them}; with the nodes of the outputs.
-BEFORE: Mapping[str, Callable[[graph_pb2.GraphDef, frozenset[str]], int]] = {"dilations": _dilations}
+BEFORE: Mapping[str, Callable[[graph_pb2.GraphDef, frozenset[str]], int]] = {
+    "dilations": _dilations,
+    "nearest": lambda graph_def, _: resized.without_half_pixels(graph_def),
+}
