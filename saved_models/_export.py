@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from saved_models import keras_versions
+
 
 def save_keras(model, output_dir, spec, output):
     """Save the inference function of a one-input, one-output Keras model.
@@ -16,7 +18,7 @@ def save_keras(model, output_dir, spec, output):
         return {output: model(inputs, training=False)}
 
     root = tf.Module()
-    root.saved_variables = list(model.variables)
+    root.saved_variables = keras_versions.variables(model)
     root.serve = serve
     tf.saved_model.save(root, str(output_dir), signatures={"serving_default": serve})
 

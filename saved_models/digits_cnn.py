@@ -24,10 +24,10 @@ def build(output_dir, *, seed=0):
 def write_keras(path, *, seed=0):
     """Write the same model as a Keras file. Args: path: ends in .keras or .h5 (.hdf5)."""
     path = pathlib.Path(path)
-    formats = {".keras": "keras", ".h5": "h5", ".hdf5": "h5"}
-    if path.suffix not in formats:
-        raise ValueError(f"{path}: a Keras file ends in {', '.join(formats)}")
-    train(seed).save(path, save_format=formats[path.suffix])
+    endings = (".keras", ".h5", ".hdf5")
+    if path.suffix not in endings:
+        raise ValueError(f"{path}: a Keras file ends in {', '.join(endings)}")
+    train(seed).save(path)
 
 
 def held_back(seed=0):

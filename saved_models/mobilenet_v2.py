@@ -3,7 +3,7 @@
 Signature serving_default: image float32 (N, size, size, 3) in [-1, 1] -> logits float32 (N, classes).
 """
 
-from saved_models import _export
+from saved_models import _export, keras_versions
 
 INPUT, OUTPUT = "image", "logits"
 
@@ -15,7 +15,7 @@ def build(output_dir, *, size=224, classes=1000, seed=0):
 
     tf.keras.utils.set_random_seed(seed)
     # Keras numbers layers without a name through the whole process, and there is one here: it is not to depend on what was built before.
-    tf.keras.backend.reset_uids()
+    keras_versions.forget_names()
     image = tf.keras.Input((size, size, 3), name=INPUT)
     model = tf.keras.applications.MobileNetV2(
         weights=None, input_tensor=image, classes=classes, classifier_activation=None

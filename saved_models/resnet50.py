@@ -3,7 +3,7 @@
 Signature serving_default: image float32 (N, size, size, 3) in [-1, 1] -> logits float32 (N, classes).
 """
 
-from saved_models import _export
+from saved_models import _export, keras_versions
 
 INPUT, OUTPUT = "image", "logits"
 
@@ -23,17 +23,14 @@ def build(output_dir, *, size=224, classes=1000, width=64, seed=0):
 
 def _network(image, classes, width):
     """As tf.keras.applications.ResNet50 makes it, with stages of another width."""
-    from keras.src.applications import resnet
 
     def stages(x):
-        x = resnet.stack1(x, width, 3, stride1=1, name="conv2")
+        x = keras_versions.residual_stage(x, width, 3, "conv2", stride=1)
         for number, blocks in enumerate((4, 6, 3), 1):
-            x = resnet.stack1(x, width << number, blocks, name=f"conv{number + 2}")
+            x = keras_versions.residual_stage(x, width << number, blocks, f"conv{number + 2}")
         return x
 
-    return resnet.ResNet(
-        stages, False, True, "resnet50", weights=None, input_tensor=image, classes=classes, classifier_activation=None
-    )
+    return keras_versions.resnet(stages, image, classes, "resnet50")
 
 
 def sample_inputs(rng, batch, *, size=224):

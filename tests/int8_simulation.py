@@ -8,6 +8,8 @@ import contextlib
 
 import numpy as np
 
+from saved_models import keras_versions
+
 
 def activations(model, images):
     """Outputs of the chains of `model` on `images`. Returns: {layer name: float32 array}."""
@@ -50,7 +52,7 @@ def _walk(model, images, at_end):
         else:
             sources = [values[tensor._keras_history.layer.name] for tensor in tf.nest.flatten(layer.input)]
             value = layer(sources if len(sources) > 1 else sources[0])
-        followers = [node.outbound_layer for node in layer.outbound_nodes]
+        followers = keras_versions.readers(layer)
         fused = any(isinstance(one, (kinds.BatchNormalization, kinds.ReLU)) for one in followers)
         values[layer.name] = value if fused or not followers else at_end(layer, value)
     return value

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from saved_models import keras_versions
 from tests import zoo
 
 _layers = tf.keras.layers
@@ -98,7 +99,7 @@ BUILDERS = {
 def build(name, folder):
     """Write a SavedModel, always the same. Returns: folder."""
     tf.keras.utils.set_random_seed(0)
-    tf.keras.backend.reset_uids()
+    keras_versions.forget_names()
     tf.saved_model.save(BUILDERS[name](), str(folder))
     return folder
 

@@ -1,6 +1,6 @@
 """Every private name of TensorFlow that this package uses, in one place.
 
-Checked by running against: TF 2.14.1. `tests/rooms/base/test_tf_private.py` fails on any other version until someone has checked
+Checked by running against the CHECKED_VERSIONS. `tests/rooms/base/test_tf_private.py` fails on any other version until someone has checked
 these again: the names' existence says nothing about what they do.
 """
 
@@ -27,17 +27,23 @@ from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.util import nest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2 as xplane_pb2  # for execution.trace
 
+from tftrt_tools.base.stack import releases
+
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, op_def_pb2
 
 
-CHECKED_VERSIONS = ("2.14.1",)
+CHECKED_VERSIONS = ("2.14.1", "2.15.1", "2.16.2", "2.17.1")
 # TensorFlow renames a placeholder whose name ends with a slash or begins with an underscore.
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*(?<!/)")
 
 
 class GraphPass(trt_convert.TrtGraphConverterV2):  # type: ignore[misc]
     """TrtGraphConverterV2 without its own loading: one model, loaded once, serves all its signatures."""
+
+    def __init__(self, **parameters: Any) -> None:
+        with _own_version_rule():
+            super().__init__(**parameters)
 
     def run(self, meta_graph: meta_graph_pb2.MetaGraphDef) -> graph_pb2.GraphDef:
         """Run grappler with the TensorRT optimizer. Args: meta_graph: MetaGraphDef. Returns: GraphDef."""
@@ -60,6 +66,19 @@ class GraphPass(trt_convert.TrtGraphConverterV2):  # type: ignore[misc]
         return tf_optimizer.OptimizeGraph(config, meta_graph_def, graph_id=b"tf_graph")
 
 
+@contextlib.contextmanager
+def _own_version_rule() -> Iterator[None]:
+    """TensorFlow's check of the loaded TensorRT, less where the user allows an older patch of it."""
+    linked, loaded = _versions()
+    check = trt_convert._check_trt_version_compatibility
+    if releases.stands_in(loaded, linked):
+        trt_convert._check_trt_version_compatibility = lambda: None
+    try:
+        yield
+    finally:
+        trt_convert._check_trt_version_compatibility = check
+
+
 def registered_converters() -> set[str]:
     """Op types for which this TensorFlow has a TensorRT converter."""
     return set(_pywrap_py_utils.get_registered_op_converters())
@@ -75,11 +94,13 @@ def op_def(name: str) -> op_def_pb2.OpDef:
 
 def tensorrt_versions() -> tuple[str, str]:
     """(linked, loaded) as "8.5.3". Aborts the process where libnvinfer is missing."""
-    linked, loaded = (
-        ".".join(map(str, version))
-        for version in (_pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version())
-    )
+    linked, loaded = map(releases.text, _versions())
     return linked, loaded
+
+
+def _versions() -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(linked, loaded), as tensorrt_versions."""
+    return _pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version()
 
 
 def clear_collections(function: tf.types.experimental.ConcreteFunction) -> None:

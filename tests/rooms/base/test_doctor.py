@@ -16,7 +16,7 @@ import types
 import pytest
 
 from tftrt_tools.base import errors, stack
-from tftrt_tools.base.stack import diagnosis, elf, facts, gpus, installed, libraries, problems, releases
+from tftrt_tools.base.stack import diagnosis, elf, facts, gpus, installed, libraries, mends, problems, releases
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
@@ -592,3 +592,103 @@ def test_without_tensorflow_it_says_what_works_here():
 
     (note,) = diagnosis._notes(types.SimpleNamespace(tensorflow=None, gpus=()))
     assert all(word in note for word in ("without TensorFlow", "bench", "log", "regress --server"))
+
+
+# TensorFlow 2.15 to 2.17, whose TensorRT comes from NVIDIA's index.
+LIBS = releases.TENSORRT_OF_LAST
+
+
+@pytest.fixture
+def living(on_a_gpu, tmp_path):
+    """A function: the facts of TensorFlow 2.17.1 with a TensorRT."""
+    (tmp_path / "site" / "tensorflow").mkdir(parents=True)
+    folder = str(tmp_path / "site" / "tensorflow")
+    tensorflow = dataclasses.replace(
+        on_a_gpu.tensorflow, version="2.17.1", folder=folder, pins={"nvidia-cudnn-cu12": "8.9.7.29"}
+    )
+
+    def made(*loaded):
+        asked = {
+            **on_a_gpu.asked,
+            "linked": [8, 6, 1],
+            "tensorrt": {"built": True, "loads": True, "loaded": list(loaded)},
+        }
+        version = ".".join(map(str, loaded))
+        found = library("libnvinfer.so.8.6.1", "convert", path=f"{folder}/libnvinfer.so.8.6.1", version=version)
+        return dataclasses.replace(on_a_gpu, tensorflow=tensorflow, asked=asked, libraries=(found,))
+
+    return made
+
+
+def test_an_older_patch_of_tensorrt_is_refused_until_the_user_names_it(living, monkeypatch):
+    monkeypatch.delenv(releases.ALLOW_TENSORRT, raising=False)
+    assert problems.in_conversion(living(8, 6, 1)) is None
+    refused = problems.in_conversion(living(8, 6, 0))
+    assert "TensorRT 8.6.0 is loaded" in refused.cause and "linked with 8.6.1: it must not be older" in refused.cause
+    assert LIBS in refused.mend and refused.mend.endswith(
+        "to use 8.6.0 all the same: export TFTRT_ALLOW_TENSORRT=8.6.0"
+    )
+    monkeypatch.setenv(releases.ALLOW_TENSORRT, "8.6.0")
+    assert problems.in_conversion(living(8, 6, 0)) is None
+    (note, *_) = diagnosis.of(living(8, 6, 0)).notes
+    assert note.startswith("TensorRT 8.6.0 stands in for the 8.6.1 that TensorFlow 2.17.1 asks for")
+    assert not any("stands in" in one for one in diagnosis.of(living(8, 6, 1)).notes)
+
+
+@pytest.mark.parametrize("loaded", [(8, 5, 3), (8, 6, 0), (10, 3, 0)])
+def test_no_other_tensorrt_stands_in(loaded, living, monkeypatch):
+    """Another minor version, a release that was not named, and libnvinfer.so.10 linked to the name of 8.6.1."""
+    monkeypatch.setenv(releases.ALLOW_TENSORRT, "8.6.2" if loaded[:2] == (8, 6) else ".".join(map(str, loaded)))
+    refused = problems.in_conversion(living(*loaded))
+    rule = "the major versions must be equal" if loaded[0] == 10 else "it must not be older"
+    assert rule in refused.cause and refused.mend.startswith("rm ") and LIBS in refused.mend
+    assert ("all the same" in refused.mend) == (loaded == (8, 6, 0))
+
+
+def test_tensorrt_that_no_folder_of_the_loader_has_is_linked_where_tensorflow_looks(living, monkeypatch, tmp_path):
+    tensorflow, folder = living(8, 6, 1).tensorflow, tmp_path / "site" / "tensorrt_libs"
+    monkeypatch.setattr(libraries, "_usual_folders", lambda: [str(folder)])
+    assert mends.missing("libnvinfer.so.8.6.1", tensorflow) == LIBS
+    folder.mkdir()
+    names = ("libnvinfer.so.8", "libnvinfer_plugin.so.8", "libnvinfer_builder_resource.so.8.6.1")
+    for name in names:
+        (folder / name).write_text(name)
+    subprocess.run(["sh", "-c", mends.missing("libnvinfer_plugin.so.8.6.1", tensorflow)], check=True)
+    made = {path.name: path.read_text() for path in pathlib.Path(tensorflow.folder).iterdir()}
+    assert made == {
+        "libnvinfer.so.8.6.1": names[0],
+        "libnvinfer_plugin.so.8.6.1": names[1],
+        "libnvinfer_builder_resource.so.8.6.1": names[2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ((3, 10), 'pip install "tensorflow[and-cuda]==2.14.1"'),
+        ((3, 12), 'pip install "tensorflow[and-cuda]==2.17.1" && pip install --no-deps tensorrt-libs==8.6.1'),
+        ((3, 13), "python3.10 -m venv"),
+    ],
+)
+def test_each_python_is_told_the_stack_that_it_can_have(python, said, monkeypatch):
+    monkeypatch.setattr(releases.sys, "version_info", (*python, 0))
+    assert releases.install_command().startswith(said)
+
+
+def test_the_plugin_is_loaded_behind_the_library_that_it_needs_under_another_name(stub):
+    """As TensorFlow 2.15 and later do: libnvinfer_plugin.so.8.6.1 asks for libnvinfer.so.8, which is the SONAME of libnvinfer.so.8.6.1."""
+    folder = stub("libnvinfer.so.8", "int needed(void) { return 1; } int getInferLibVersion(void) { return 8601; }")
+    libnvinfer = [f"-L{folder}", "-l:libnvinfer.so.8"]
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-w", "-o", folder / "libnvinfer_plugin.so.8.6.1", "-xc", "-", *libnvinfer],
+        input=b"int needed(void); int uses(void) { return needed(); }",
+        check=True,
+    )
+    (folder / "libnvinfer.so.8").rename(folder / "libnvinfer.so.8.6.1")
+    code = (
+        "from tftrt_tools.base.stack import probe_job; names = ['libnvinfer.so.8.6.1', 'libnvinfer_plugin.so.8.6.1']; "
+        "print([probe_job._load(names[1], some).error for some in (names[1:], names)])"
+    )
+    env = dict(os.environ, PYTHONPATH=str(REPOSITORY), LD_LIBRARY_PATH=str(folder))
+    said = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, env=env, check=True).stdout
+    assert said.endswith(", '']\n") and "libnvinfer.so.8: cannot open shared object file" in said

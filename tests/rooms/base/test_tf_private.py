@@ -3,10 +3,12 @@
 import re
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.conftest import ROOT
 from tftrt_tools.base import tf_private
+from tftrt_tools.base.stack import releases
 
 # stack/probe_job.py runs in broken installations, where importing tf_private would be the first thing to fail.
 ALLOWED = {"tftrt_tools/base/tf_private.py", "tftrt_tools/base/stack/probe_job.py"}
@@ -42,3 +44,17 @@ def test_what_the_private_names_are_relied_on_for():
     )
     # The pass leaves exactly this one out; were it renamed, conversions would depend on the machine again.
     assert "layout" in rewriter.optimizers
+
+
+def test_tensorflows_check_of_tensorrt_is_left_out_for_a_patch_that_the_user_names_alone(monkeypatch):
+    def refuses():
+        raise RuntimeError("Incompatible TensorRT versions")
+
+    monkeypatch.setattr(tf_private.trt_convert, "_check_trt_version_compatibility", refuses)
+    monkeypatch.setattr(tf_private, "_versions", lambda: ((8, 6, 1), (8, 6, 0)))
+    monkeypatch.delenv(releases.ALLOW_TENSORRT, raising=False)
+    with pytest.raises(RuntimeError, match="Incompatible"):
+        tf_private.GraphPass(input_saved_model_dir="m")
+    monkeypatch.setenv(releases.ALLOW_TENSORRT, "8.6.0")
+    assert tf_private.GraphPass(input_saved_model_dir="m")
+    assert tf_private.trt_convert._check_trt_version_compatibility is refuses

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
+from saved_models import keras_versions
 from tests import keras_layers
 from tests.conftest import ROOT
 from tests.detectors import detector
@@ -32,7 +33,7 @@ CONVOLUTION = "StatefulPartitionedCall/model/second/Conv2D"
 @pytest.fixture(scope="module")
 def normalized(tmp_path_factory):
     """A convolution after a layer normalisation of Keras' default epsilon: sizes are fixed, and yet its channels are in no shape."""
-    tf.keras.backend.reset_uids()
+    keras_versions.forget_names()
     inputs = tf.keras.Input((16, 16, 3), name="x")
     x = _layers.ReLU()(_layers.Conv2D(8, 3)(inputs))
     x = _layers.Conv2D(8, 3, name="second", use_bias=False)(_layers.LayerNormalization()(x))
@@ -68,7 +69,7 @@ def test_a_convolution_whose_channels_depend_on_a_tensor_is_found_and_its_mend_l
 
 
 def test_all_such_convolutions_of_an_engine_are_in_the_mend(tmp_path):
-    tf.keras.backend.reset_uids()
+    keras_versions.forget_names()
     inputs = tf.keras.Input((16, 16, 8), name="x")
     x = _layers.GroupNormalization(4)(_layers.Conv2D(8, 3)(inputs))
     x = _layers.Conv2D(8, 3, name="one")(x) + _layers.Conv2D(8, 3, padding="same", name="three")(

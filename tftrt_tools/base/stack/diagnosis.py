@@ -120,6 +120,12 @@ def _notes(facts: Facts) -> Iterator[str]:
             f"{tensorflow.distribution} and {', '.join(others)} write to the same directory: "
             f"the one installed last is imported"
         )
+    linked, loaded = (tuple(facts.asked.get("linked", ())), tuple(facts.asked.get("tensorrt", {}).get("loaded", ())))
+    if linked and loaded and releases.stands_in(loaded, linked):
+        yield (
+            f"TensorRT {releases.text(loaded)} stands in for the {releases.text(linked)} that {tensorflow.name} asks for, "
+            f"because {releases.ALLOW_TENSORRT} says so; engines fit {releases.text(loaded)} alone"
+        )
     compiled = tensorflow.build.get("cuda_compute_capabilities", [])
     for capability in sorted({gpu.compute_capability for gpu in facts.gpus}):
         if compiled and not any(_runs(code, capability) for code in compiled):

@@ -33,10 +33,9 @@ def missing(name: str, tensorflow: TensorFlow) -> str:
     elsewhere = libraries.find_elsewhere(name)
     if elsewhere:
         return f'export LD_LIBRARY_PATH="{os.path.dirname(elsewhere)}:$LD_LIBRARY_PATH"'
-    other = _same_library_under_its_major_name(name)
-    if other:
-        folder = os.path.dirname(other)
-        return f'ln -s {os.path.basename(other)} {folder}/{name} && export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"'
+    if _of_nvidias_index(name, tensorflow):
+        other = _same_library_under_its_major_name(name)
+        return _link(os.path.dirname(other), tensorflow) if other else releases.TENSORRT_OF_LAST
     return _install_wheel(name, tensorflow) or install()
 
 
@@ -46,6 +45,8 @@ def wrong(name: str, path: str | None, tensorflow: TensorFlow) -> str:
     if shadowing:
         rest = [folder for folder in libraries.from_environment() if folder not in shadowing]
         return f'export LD_LIBRARY_PATH="{":".join(rest)}"' if rest else "unset LD_LIBRARY_PATH"
+    if path and _of_nvidias_index(name, tensorflow):
+        return f"rm {path} && {releases.TENSORRT_OF_LAST}   (then `tftrt doctor` again)"
     return _install_wheel(name, tensorflow, "--force-reinstall --no-deps ") or install()
 
 
@@ -62,11 +63,29 @@ def _install_wheel(name: str, tensorflow: TensorFlow, options: str = "") -> str 
     return f"pip install {options}{wheel}=={pin}" if pin else None
 
 
+def _of_nvidias_index(name: str, tensorflow: TensorFlow) -> bool:
+    """Whether a library is TensorRT's, and TensorFlow (2.15 to 2.17) names none of PyPI's wheels for it."""
+    release = releases.release(tensorflow.version)
+    return "nvinfer" in name and release is not None and "." in release.nvinfer and "tensorrt" not in tensorflow.pins
+
+
 def _same_library_under_its_major_name(name: str) -> str | None:
     """TensorFlow 2.15 to 2.17 ask for libnvinfer.so.8.6.1; TensorRT's wheels and packages carry it as libnvinfer.so.8."""
     base, _, suffix = name.partition(".so.")
     major = f"{base}.so.{suffix.split('.')[0]}"
-    return libraries.find_elsewhere(major) if "nvinfer" in base and major != name else None
+    return libraries.find_elsewhere(major) if major != name else None
+
+
+def _link(folder: str, tensorflow: TensorFlow) -> str:
+    """Give TensorRT's libraries in `folder` the names that TensorFlow asks for, in its own folder, where all its parts look."""
+    release = releases.release(tensorflow.version)
+    assert release is not None and tensorflow.folder is not None
+    major, source = release.nvinfer.split(".")[0], os.path.relpath(folder, tensorflow.folder)
+    steps = [f"cd {tensorflow.folder}"]
+    for library in ("libnvinfer", "libnvinfer_plugin"):
+        steps.append(f"ln -sf {source}/{library}.so.{major} {library}.so.{release.nvinfer}")
+    steps.append(f"ln -sf {source}/libnvinfer_builder_resource.so.* .")
+    return " && ".join(steps)
 
 
 def _link_nvrtc(tensorflow: TensorFlow) -> str:

@@ -154,6 +154,9 @@ def _load(name: str, names: Sequence[str]) -> Found:
     try:
         if stem.startswith("cudnn"):
             _load_cudnn(stem, name, names)
+        if stem == "nvinfer_plugin":
+            # As TensorFlow does. The plugin asks for libnvinfer.so.8, which 2.15 and later have loaded under another name.
+            _load_before(names, "nvinfer")
         library = ctypes.CDLL(name)
     except OSError as error:
         return Found(error=str(error))
@@ -166,13 +169,19 @@ def _load_cudnn(stem: str, name: str, names: Sequence[str]) -> None:
     cuDNN 8 ends the process if it cannot open a part, and treats a failed search inside that part (for libnvrtc.so) as such a failure. A
     plain dlopen of the part would not show it.
     """
-    for library in (other for other in names if libraries.stem(other) in ("cublas", "cublasLt")):
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(library)
+    _load_before(names, "cublas", "cublasLt")
     check = {"cudnn_ops_infer": "cudnnOpsInferVersionCheck", "cudnn_cnn_infer": "cudnnCnnInferVersionCheck"}.get(stem)
     if check:
         with contextlib.suppress(AttributeError, OSError):
             getattr(ctypes.CDLL(f"libcudnn.so.{name.rpartition('.so.')[2]}"), check)()
+
+
+def _load_before(names: Sequence[str], *stems: str) -> None:
+    """Load those of `names` that have these stems, if they can be loaded."""
+    for name in names:
+        if libraries.stem(name) in stems:
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(name)
 
 
 def _path(library: ctypes.CDLL) -> str | None:

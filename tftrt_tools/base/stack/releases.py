@@ -6,9 +6,10 @@ extra; TensorRT from the library names that each wheel asks the loader for. If t
 """
 
 import dataclasses
+import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,10 @@ OLDEST, NEWEST = min(RELEASES), max(RELEASES)
 # The wheel whose own search path finds the TensorRT, CUDA and cuDNN wheels, and the Pythons TensorRT 8.5.3.1 has wheels for.
 RECOMMENDED = "2.14.1"
 PYTHONS = ((3, 9), (3, 10))
+# The last TensorFlow with TF-TRT, for newer Pythons. Its TensorRT is on NVIDIA's own index alone (docs/dev/stack.md).
+LAST = "2.17.1"
+LAST_PYTHONS = ((3, 9), (3, 12))
+TENSORRT_OF_LAST = "pip install --no-deps tensorrt-libs==8.6.1 --extra-index-url https://pypi.nvidia.com"
 
 # Suffix of each CUDA library's name, by CUDA major version (used where the wheel has no cuda_config.h).
 CUDA_LIBRARIES = {
@@ -68,15 +73,33 @@ def release(version: str | None) -> Release | None:
     return RELEASES.get(minor(version) or (0, 0))
 
 
+# Names an older TensorRT that may stand in for the one that TensorFlow is linked with, such as "8.6.0": the user's own word.
+ALLOW_TENSORRT = "TFTRT_ALLOW_TENSORRT"
+
+
+def goes_with(loaded: Sequence[int], linked: Sequence[int]) -> bool:
+    """Whether a TensorFlow that is linked with one TensorRT runs with another one: TensorFlow's own rule (the same major version, and not
+    older), or an older patch of the same minor version that ALLOW_TENSORRT names."""
+    return (loaded[0] == linked[0] and tuple(loaded) >= tuple(linked)) or stands_in(loaded, linked)
+
+
+def stands_in(loaded: Sequence[int], linked: Sequence[int]) -> bool:
+    """Whether an older TensorRT is used because ALLOW_TENSORRT names it."""
+    older_patch = tuple(loaded[:2]) == tuple(linked[:2]) and tuple(loaded) < tuple(linked)
+    return older_patch and os.environ.get(ALLOW_TENSORRT) == text(loaded)
+
+
 def text(version: Iterable[int]) -> str:
     """(8, 5, 3) -> "8.5.3"."""
     return ".".join(map(str, version))
 
 
 def install_command() -> str:
-    """The line that installs the recommended stack, for the running Python."""
-    package = f'"tensorflow[and-cuda]=={RECOMMENDED}"'
-    if sys.version_info[:2] in PYTHONS:
+    """The line that installs a stack, for the running Python."""
+    package, here = f'"tensorflow[and-cuda]=={RECOMMENDED}"', sys.version_info[:2]
+    if here in PYTHONS:
         return f"pip install {package}"
+    if LAST_PYTHONS[0] <= here <= LAST_PYTHONS[1]:
+        return f'pip install "tensorflow[and-cuda]=={LAST}" && {TENSORRT_OF_LAST}   (then `tftrt doctor` again)'
     python = text(PYTHONS[-1])
     return f"python{python} -m venv tftrt-env && tftrt-env/bin/pip install {package}   (it needs Python {python})"
