@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests that need a GPU, on one GPU: the newest first, several at a time, then those that need it alone, then the rest. OUTPUT is written all the
-# time, so that a run that is cut keeps what it has: OUTPUT/logs/*.log, and OUTPUT/report.jsonl for `python -m tests.gpu_report`.
+# time, so that a run that is cut keeps what it has: OUTPUT/logs/*.log, OUTPUT/logs/failures.txt, and OUTPUT/report.jsonl for `python -m tests.gpu_report`.
 #
 #   benchmarks/tests_on_gpu.sh OUTPUT [FILE…]
 #
@@ -17,7 +17,7 @@ python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500} gpus=${GPUS:-$(
 workers=${WORKERS:-$((7 * $(tr "," "\n" <<< "$gpus" | wc -l)))}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/logs"
-export TFTRT_GPU_REPORT=$output/report.jsonl TFTRT_BUILD_TURNS=0 TFTRT_TEST_GPUS=$gpus
+export TFTRT_GPU_REPORT=$output/report.jsonl TFTRT_TEST_FAILURES=$output/logs/failures.txt TFTRT_BUILD_TURNS=0 TFTRT_TEST_GPUS=$gpus
 
 step() {  # step NAME SECOND COMMAND…: runs it until second SECOND of this run at most, if 20 s or more are left
   local left=$(($2 - SECONDS))
