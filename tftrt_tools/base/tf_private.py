@@ -27,7 +27,7 @@ from tensorflow.python.grappler import cluster, tf_optimizer
 from tensorflow.python.util import nest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2 as xplane_pb2  # for execution.trace
 
-from tftrt_tools.base.stack import releases
+from tftrt_tools.base import tensorrt_rule
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, op_def_pb2
@@ -71,7 +71,7 @@ def _own_version_rule() -> Iterator[None]:
     """TensorFlow's check of the loaded TensorRT, less where the user allows an older patch of it."""
     linked, loaded = _versions()
     check = trt_convert._check_trt_version_compatibility
-    if releases.stands_in(loaded, linked):
+    if tensorrt_rule.stands_in(loaded, linked):
         trt_convert._check_trt_version_compatibility = lambda: None
     try:
         yield
@@ -94,7 +94,7 @@ def op_def(name: str) -> op_def_pb2.OpDef:
 
 def tensorrt_versions() -> tuple[str, str]:
     """(linked, loaded) as "8.5.3". Aborts the process where libnvinfer is missing."""
-    linked, loaded = map(releases.text, _versions())
+    linked, loaded = (".".join(map(str, version)) for version in _versions())
     return linked, loaded
 
 

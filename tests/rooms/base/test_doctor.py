@@ -15,7 +15,7 @@ import types
 
 import pytest
 
-from tftrt_tools.base import errors, stack
+from tftrt_tools.base import errors, stack, tensorrt_rule
 from tftrt_tools.base.stack import diagnosis, elf, facts, gpus, installed, libraries, mends, problems, releases
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -621,14 +621,14 @@ def living(on_a_gpu, tmp_path):
 
 
 def test_an_older_patch_of_tensorrt_is_refused_until_the_user_names_it(living, monkeypatch):
-    monkeypatch.delenv(releases.ALLOW_TENSORRT, raising=False)
+    monkeypatch.delenv(tensorrt_rule.ALLOW, raising=False)
     assert problems.in_conversion(living(8, 6, 1)) is None
     refused = problems.in_conversion(living(8, 6, 0))
     assert "TensorRT 8.6.0 is loaded" in refused.cause and "linked with 8.6.1: it must not be older" in refused.cause
     assert LIBS in refused.mend and refused.mend.endswith(
         "to use 8.6.0 all the same: export TFTRT_ALLOW_TENSORRT=8.6.0"
     )
-    monkeypatch.setenv(releases.ALLOW_TENSORRT, "8.6.0")
+    monkeypatch.setenv(tensorrt_rule.ALLOW, "8.6.0")
     assert problems.in_conversion(living(8, 6, 0)) is None
     (note, *_) = diagnosis.of(living(8, 6, 0)).notes
     assert note.startswith("TensorRT 8.6.0 stands in for the 8.6.1 that TensorFlow 2.17.1 asks for")
@@ -638,7 +638,7 @@ def test_an_older_patch_of_tensorrt_is_refused_until_the_user_names_it(living, m
 @pytest.mark.parametrize("loaded", [(8, 5, 3), (8, 6, 0), (10, 3, 0)])
 def test_no_other_tensorrt_stands_in(loaded, living, monkeypatch):
     """Another minor version, a release that was not named, and libnvinfer.so.10 linked to the name of 8.6.1."""
-    monkeypatch.setenv(releases.ALLOW_TENSORRT, "8.6.2" if loaded[:2] == (8, 6) else ".".join(map(str, loaded)))
+    monkeypatch.setenv(tensorrt_rule.ALLOW, "8.6.2" if loaded[:2] == (8, 6) else ".".join(map(str, loaded)))
     refused = problems.in_conversion(living(*loaded))
     rule = "the major versions must be equal" if loaded[0] == 10 else "it must not be older"
     assert rule in refused.cause and refused.mend.startswith("rm ") and LIBS in refused.mend

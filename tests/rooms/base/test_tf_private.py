@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import ROOT
-from tftrt_tools.base import tf_private
-from tftrt_tools.base.stack import releases
+from tftrt_tools.base import tensorrt_rule, tf_private
 
 # stack/probe_job.py runs in broken installations, where importing tf_private would be the first thing to fail.
 ALLOWED = {"tftrt_tools/base/tf_private.py", "tftrt_tools/base/stack/probe_job.py"}
@@ -52,9 +51,9 @@ def test_tensorflows_check_of_tensorrt_is_left_out_for_a_patch_that_the_user_nam
 
     monkeypatch.setattr(tf_private.trt_convert, "_check_trt_version_compatibility", refuses)
     monkeypatch.setattr(tf_private, "_versions", lambda: ((8, 6, 1), (8, 6, 0)))
-    monkeypatch.delenv(releases.ALLOW_TENSORRT, raising=False)
+    monkeypatch.delenv(tensorrt_rule.ALLOW, raising=False)
     with pytest.raises(RuntimeError, match="Incompatible"):
         tf_private.GraphPass(input_saved_model_dir="m")
-    monkeypatch.setenv(releases.ALLOW_TENSORRT, "8.6.0")
+    monkeypatch.setenv(tensorrt_rule.ALLOW, "8.6.0")
     assert tf_private.GraphPass(input_saved_model_dir="m")
     assert tf_private.trt_convert._check_trt_version_compatibility is refuses

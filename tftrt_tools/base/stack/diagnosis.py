@@ -5,7 +5,7 @@ import platform
 import sys
 from collections.abc import Iterator, Sequence
 
-from tftrt_tools.base import records
+from tftrt_tools.base import records, tensorrt_rule
 from tftrt_tools.base.stack import facts as _facts
 from tftrt_tools.base.stack import gpus, installed, libraries, problems, releases
 from tftrt_tools.base.stack.facts import Facts
@@ -121,10 +121,10 @@ def _notes(facts: Facts) -> Iterator[str]:
             f"the one installed last is imported"
         )
     linked, loaded = (tuple(facts.asked.get("linked", ())), tuple(facts.asked.get("tensorrt", {}).get("loaded", ())))
-    if linked and loaded and releases.stands_in(loaded, linked):
+    if linked and loaded and tensorrt_rule.stands_in(loaded, linked):
         yield (
             f"TensorRT {releases.text(loaded)} stands in for the {releases.text(linked)} that {tensorflow.name} asks for, "
-            f"because {releases.ALLOW_TENSORRT} says so; engines fit {releases.text(loaded)} alone"
+            f"because {tensorrt_rule.ALLOW} says so; engines fit {releases.text(loaded)} alone"
         )
     compiled = tensorflow.build.get("cuda_compute_capabilities", [])
     for capability in sorted({gpu.compute_capability for gpu in facts.gpus}):

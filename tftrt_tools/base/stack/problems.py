@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 
+from tftrt_tools.base import tensorrt_rule
 from tftrt_tools.base.stack import libraries, mends, releases
 from tftrt_tools.base.stack.facts import Facts
 from tftrt_tools.base.stack.installed import TensorFlow
@@ -127,13 +128,15 @@ def _in_tensorrt(facts: Facts) -> Problem | None:
         )
     linked, nvinfer = tuple(facts.asked["linked"]), _library(facts, "nvinfer")
     loaded = _numbers(nvinfer.version) if nvinfer and nvinfer.version else tuple(answer["loaded"])
-    if releases.goes_with(loaded, linked):
+    if tensorrt_rule.goes_with(loaded, linked):
         return None
     rule = "the major versions must be equal" if loaded[0] != linked[0] else "it must not be older"
     where = nvinfer.path if nvinfer else "the loader's path"
     mend = mends.wrong("libnvinfer.so", nvinfer.path if nvinfer else None, tensorflow)
     if loaded[:2] == linked[:2]:
-        mend += f"; or, to use {releases.text(loaded)} all the same: export {releases.ALLOW_TENSORRT}={releases.text(loaded)}"
+        mend += (
+            f"; or, to use {releases.text(loaded)} all the same: export {tensorrt_rule.ALLOW}={releases.text(loaded)}"
+        )
     return Problem(
         f"TensorRT {releases.text(loaded)} is loaded ({where}) but {name} is linked with "
         f"{releases.text(linked)}: {rule}",

@@ -6,10 +6,9 @@ extra; TensorRT from the library names that each wheel asks the loader for. If t
 """
 
 import dataclasses
-import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,22 +70,6 @@ def minor(version: str | None) -> tuple[int, int] | None:
 def release(version: str | None) -> Release | None:
     """The Release of a TensorFlow version, or None where this project does not know it."""
     return RELEASES.get(minor(version) or (0, 0))
-
-
-# Names an older TensorRT that may stand in for the one that TensorFlow is linked with, such as "8.6.0": the user's own word.
-ALLOW_TENSORRT = "TFTRT_ALLOW_TENSORRT"
-
-
-def goes_with(loaded: Sequence[int], linked: Sequence[int]) -> bool:
-    """Whether a TensorFlow that is linked with one TensorRT runs with another one: TensorFlow's own rule (the same major version, and not
-    older), or an older patch of the same minor version that ALLOW_TENSORRT names."""
-    return (loaded[0] == linked[0] and tuple(loaded) >= tuple(linked)) or stands_in(loaded, linked)
-
-
-def stands_in(loaded: Sequence[int], linked: Sequence[int]) -> bool:
-    """Whether an older TensorRT is used because ALLOW_TENSORRT names it."""
-    older_patch = tuple(loaded[:2]) == tuple(linked[:2]) and tuple(loaded) < tuple(linked)
-    return older_patch and os.environ.get(ALLOW_TENSORRT) == text(loaded)
 
 
 def text(version: Iterable[int]) -> str:
