@@ -13,13 +13,15 @@ TESTS := not gpu and not corpus and not portable and not new and not bench
 PYTEST_FLAGS ?=
 COVERED ?= quick
 GPU_PYTHON ?= $(PY)
+PY_2.17 := .venv-2.17/bin/python
+STAMP_2.17 := .venv-2.17/.stamp
 NEW_PY := .venv-new/bin/python
 NEW_STAMP := .venv-new/.stamp
 NEW_PIP_FLAGS ?=
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick coverage demo zoo lint format docs gpu-test corpus portable test-new triton bench bench-tests clean FORCE
+.PHONY: help venv venv-2.17 test quick coverage demo zoo lint format docs gpu-test corpus portable test-new triton bench bench-tests clean FORCE
 
 help:
 	@echo "make test      make lint, then every test that needs no GPU, but for those of benchmarks/"
@@ -37,6 +39,7 @@ help:
 	@echo "make format    lay out the code as ruff does; make lint checks it"
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
 	@echo "make venv      only create or refresh .venv"
+	@echo "make venv-2.17 TensorFlow 2.17, on Python 3.12, 3.11 or 3.10, in .venv-2.17 (7 GB)"
 	@echo "make clean     remove build outputs and caches (.venv and .venv-dev stay; remove them by hand)"
 
 venv: $(STAMP)
@@ -52,6 +55,15 @@ $(STAMP): constraints.txt pyproject.toml
 	  python=$$(.ci/find_python) && rm -rf $(ENV) && echo "creating $(ENV) with $$python" && "$$python" -m venv $(ENV); }
 	$(PY) -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[$(EXTRAS_$(ENV))]'
 	@echo '$(CURDIR)' > $@
+
+venv-2.17: $(STAMP_2.17)
+
+$(STAMP_2.17): constraints-2.17.txt pyproject.toml .ci/tensorrt
+	@$(PY_2.17) -c 'import pip' 2>/dev/null || { python=$$(.ci/find_python 3.12 2>/dev/null || .ci/find_python 3.11 2>/dev/null || .ci/find_python) && \
+	  rm -rf .venv-2.17 && echo "creating .venv-2.17 with $$python" && "$$python" -m venv .venv-2.17; }
+	$(PY_2.17) -m pip install --disable-pip-version-check --quiet --constraint constraints-2.17.txt --editable '.[tftrt-2-17,dev,test,bench,docs]'
+	$(PY_2.17) .ci/tensorrt
+	touch $@
 
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint

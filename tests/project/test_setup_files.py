@@ -1,11 +1,14 @@
 """The set-up files: what .ci/find_python accepts, when the Makefile refreshes .venv, and whether the pins cover the needs."""
 
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -183,7 +186,7 @@ def checkout(tmp_path):
     folder = tmp_path / "checkout"
     machine = Machine(tmp_path)
     calls = tmp_path / "calls"
-    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+    for name in ("Makefile", "constraints.txt", "constraints-2.17.txt", "pyproject.toml", ".ci/tensorrt"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     body = f'[ "$1" = -c ] && exec "{BASE_PYTHON}" "$@"; echo "$*" >> "{calls}"'
@@ -222,6 +225,73 @@ def test_make_installs_again_after_a_set_up_file_changed(checkout, name):
     stamp = (folder / ".venv/.stamp").stat().st_mtime
     os.utime(folder / name, (stamp + 5, stamp + 5))
     assert len(run("venv")) == 1
+
+
+def test_make_makes_the_second_stack_once_with_its_tensorrt(checkout):
+    folder, run = checkout
+    calls = run("venv-2.17")
+    assert calls[0] == "-m venv .venv-2.17" and calls[2:] == [".ci/tensorrt"]
+    assert calls[1].endswith("--constraint constraints-2.17.txt --editable .[tftrt-2-17,dev,test,bench,docs]")
+    assert run("venv-2.17") == []
+    (folder / ".ci/tensorrt").touch()
+    assert [call.split()[0] for call in run("venv-2.17")] == ["-m", ".ci/tensorrt"]
+
+
+class Index:
+    """The script .ci/tensorrt, for a site-packages folder of a test, and the releases that its indexes have."""
+
+    def __init__(self, site, *versions):
+        loader = importlib.machinery.SourceFileLoader("put_tensorrt", str(ROOT / ".ci/tensorrt"))
+        self.script = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+        loader.exec_module(self.script)
+        self.site, self.versions, self.asked = site, versions, []
+        self.script.SITE, self.script.TENSORFLOW, self.script.LIBRARIES = (
+            site,
+            site / "tensorflow",
+            site / "tensorrt_libs",
+        )
+
+    def __call__(self, monkeypatch):
+        monkeypatch.setattr(self.script.subprocess, "run", self.downloaded)
+        return self.script.main()
+
+    def downloaded(self, command, **_):
+        (dest,) = (pathlib.Path(word.partition("=")[2]) for word in command if word.startswith("--dest="))
+        name, version = next(word for word in command if "==" in word).split("==")
+        self.asked.append(version)
+        if version in self.versions:
+            with zipfile.ZipFile(dest / f"{name}-{version}.whl", "w") as wheel:
+                for file in (
+                    "libnvinfer.so.8",
+                    "libnvinfer_plugin.so.8",
+                    f"libnvinfer_builder_resource.so.{version}",
+                    "a.so",
+                    "a.py",
+                ):
+                    wheel.writestr(f"tensorrt/{file}", version)
+        return subprocess.CompletedProcess(command, 0 if version in self.versions else 1)
+
+
+@pytest.mark.parametrize("versions", [("8.6.1", "8.6.0"), ("8.6.0",)])
+def test_tensorrt_is_put_where_tensorflow_looks(versions, tmp_path, monkeypatch, capsys):
+    (tmp_path / "tensorflow").mkdir()
+    index = Index(tmp_path, *versions)
+    assert index(monkeypatch) == 0
+    made = {path.name: path.read_text() for path in (tmp_path / "tensorflow").iterdir()}
+    names = ["libnvinfer.so.8.6.1", "libnvinfer_builder_resource.so." + versions[0], "libnvinfer_plugin.so.8.6.1"]
+    assert made == dict.fromkeys(names, versions[0])
+    said = capsys.readouterr().out
+    assert f"TensorRT {versions[0]} is in" in said and ("TFTRT_ALLOW_TENSORRT=8.6.0" in said) == (len(versions) == 1)
+    asked = list(index.asked)
+    assert index(monkeypatch) == 0 and index.asked == asked
+
+
+def test_without_an_index_or_tensorflow_nothing_is_put_and_one_line_says_so(tmp_path, monkeypatch, capsys):
+    assert Index(tmp_path, "8.6.1")(monkeypatch) == 1 and not list(tmp_path.iterdir())
+    (tmp_path / "tensorflow").mkdir()
+    assert Index(tmp_path)(monkeypatch) == 1 and not list((tmp_path / "tensorflow").iterdir())
+    first, second = capsys.readouterr().err.splitlines()
+    assert "no TensorFlow" in first and "neither https://pypi.nvidia.com nor PyPI could be reached" in second
 
 
 def test_make_installs_again_after_the_checkout_moved(checkout):
@@ -314,13 +384,15 @@ def _normal(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_pin_is_an_exact_version_of_a_registry_package():
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-2.17.txt"])
+def test_every_pin_is_an_exact_version_of_a_registry_package(name):
+    lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
     assert len(lines) > 50
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line)] == []
 
 
-def test_every_requirement_of_the_package_and_its_extras_is_pinned():
+@pytest.mark.parametrize("file", ["constraints.txt", "constraints-2.17.txt"])
+def test_every_requirement_of_the_package_and_its_extras_is_pinned(file):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     # These are for other Pythons, with the newest of everything.
     unpinned = {"export-tensorflow", "export-torch", "test-new"}
@@ -329,7 +401,5 @@ def test_every_requirement_of_the_package_and_its_extras_is_pinned():
         *(lines for name, lines in project["optional-dependencies"].items() if name not in unpinned),
     ]
     names = {_normal(re.match(r"[\w.-]+", line)[0]) for lines in wanted for line in lines} - {project["name"]}
-    pinned = {
-        _normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
-    }
+    pinned = {_normal(line.split("==")[0]) for line in (ROOT / file).read_text().splitlines() if "==" in line}
     assert names - pinned == set()
