@@ -601,8 +601,8 @@ LIBS = releases.TENSORRT_OF_LAST
 @pytest.fixture
 def living(on_a_gpu, tmp_path):
     """A function: the facts of TensorFlow 2.17.1 with a TensorRT."""
-    (tmp_path / "site" / "tensorflow").mkdir(parents=True)
-    folder = str(tmp_path / "site" / "tensorflow")
+    (tmp_path / "a site" / "tensorflow").mkdir(parents=True)
+    folder = str(tmp_path / "a site" / "tensorflow")
     tensorflow = dataclasses.replace(
         on_a_gpu.tensorflow, version="2.17.1", folder=folder, pins={"nvidia-cudnn-cu12": "8.9.7.29"}
     )
@@ -645,8 +645,15 @@ def test_no_other_tensorrt_stands_in(loaded, living, monkeypatch):
     assert ("all the same" in refused.mend) == (loaded == (8, 6, 0))
 
 
+def test_a_library_of_the_system_is_not_to_be_removed(living):
+    facts_of = living(10, 3, 0)
+    of_system = dataclasses.replace(facts_of.libraries[0], path="/usr/lib/x86_64-linux-gnu/libnvinfer.so.8.6.1")
+    refused = problems.in_conversion(dataclasses.replace(facts_of, libraries=(of_system,)))
+    assert "/usr/lib" in refused.cause and refused.mend.startswith(LIBS)
+
+
 def test_tensorrt_that_no_folder_of_the_loader_has_is_linked_where_tensorflow_looks(living, monkeypatch, tmp_path):
-    tensorflow, folder = living(8, 6, 1).tensorflow, tmp_path / "site" / "tensorrt_libs"
+    tensorflow, folder = living(8, 6, 1).tensorflow, tmp_path / "a site" / "tensorrt_libs"
     monkeypatch.setattr(libraries, "_usual_folders", lambda: [str(folder)])
     assert mends.missing("libnvinfer.so.8.6.1", tensorflow) == LIBS
     folder.mkdir()

@@ -1,6 +1,7 @@
 """The one line that mends a problem: as far as possible a command to copy."""
 
 import os
+import shlex
 import sysconfig
 
 from tftrt_tools.base.stack import libraries, releases
@@ -46,7 +47,10 @@ def wrong(name: str, path: str | None, tensorflow: TensorFlow) -> str:
         rest = [folder for folder in libraries.from_environment() if folder not in shadowing]
         return f'export LD_LIBRARY_PATH="{":".join(rest)}"' if rest else "unset LD_LIBRARY_PATH"
     if path and _of_nvidias_index(name, tensorflow):
-        return f"rm {path} && {releases.TENSORRT_OF_LAST}   (then `tftrt doctor` again)"
+        # In TensorFlow's folder it is a link that somebody made. Elsewhere it may be a package's, and a link there comes before it.
+        own = os.path.dirname(path) == os.path.realpath(tensorflow.folder or "")
+        gone = f"rm {shlex.quote(path)} && " if own else ""
+        return f"{gone}{releases.TENSORRT_OF_LAST}   (then `tftrt doctor` again)"
     return _install_wheel(name, tensorflow, "--force-reinstall --no-deps ") or install()
 
 
@@ -81,10 +85,10 @@ def _link(folder: str, tensorflow: TensorFlow) -> str:
     release = releases.release(tensorflow.version)
     assert release is not None and tensorflow.folder is not None
     major, source = release.nvinfer.split(".")[0], os.path.relpath(folder, tensorflow.folder)
-    steps = [f"cd {tensorflow.folder}"]
+    steps = [f"cd {shlex.quote(tensorflow.folder)}"]
     for library in ("libnvinfer", "libnvinfer_plugin"):
-        steps.append(f"ln -sf {source}/{library}.so.{major} {library}.so.{release.nvinfer}")
-    steps.append(f"ln -sf {source}/libnvinfer_builder_resource.so.* .")
+        steps.append(f"ln -sf {shlex.quote(source)}/{library}.so.{major} {library}.so.{release.nvinfer}")
+    steps.append(f"ln -sf {shlex.quote(source)}/libnvinfer_builder_resource.so.* .")
     return " && ".join(steps)
 
 
