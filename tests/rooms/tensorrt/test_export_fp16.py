@@ -183,6 +183,27 @@ def test_what_keeps_from_zero_does_so_in_fp16(name):
     ]
 
 
+def test_the_logarithm_of_a_spectrum_keeps_quiet_frequencies_beside_a_loud_one():
+    length = 256
+    time = np.arange(length)
+    turns = 2 * np.pi * np.outer(time, np.arange(length // 2)) / length
+    text = """g (float[N,256] x) => (float[N,8] y) {
+        r = MatMul(x, cosines) i = MatMul(x, sines) p = Mul(r, r) q = Mul(i, i) a = Add(p, q) s = Sqrt(a) n = Mul(s, scale)
+        w = Pow(n, two) m = Add(w, e) l = Log(m) y = MatMul(l, k) }"""
+    model = graph(
+        text, cosines=np.cos(turns), sines=np.sin(turns), scale=0.5, two=2.0, e=1e-6, k=RNG.normal(size=(128, 8))
+    )
+    # A tone of one frequency, and silence in the others; windowed, as an analysis does it.
+    loud = np.hanning(length) * np.sin(2 * np.pi * 9 * time / length) * RNG.uniform(0.2, 0.9, (4, 1))
+    plain, rounded, listed = answers(model, loud)
+    kept = {one.name: one.reason for one in listed if one.precision == "FP32"}
+    between = {"MatMul_0", "MatMul_1", "Mul_2", "Mul_3", "Add_4", "Sqrt_5", "Mul_6", "Pow_7", "Add_8"}
+    assert kept.keys() == between | {"Log_9"}
+    assert all(kept[name] == "Log_9 takes the logarithm of its squares" for name in between)
+    # With all of it in FP16 the largest error is 5.
+    assert rounded["y"] == pytest.approx(plain["y"], abs=0.3)
+
+
 def test_a_small_number_that_nothing_divides_by_is_no_reason():
     model = graph(
         "g (float[N,64] x) => (float[N,64] y) { m = Max(x, e) y = MatMul(m, w) }", e=1e-12, w=RNG.normal(size=(64, 64))

@@ -1,7 +1,8 @@
 """Which nodes of an ONNX graph FP16 would harm, and why: decided for all nodes before any is written.
 
-Four things are looked at: what a node is, with its constants; the values that its tensors had on data; what the constants say of values
-that no data has shown (log(max(x, 1e-12)) of silence); and the way of numbers that are only moved, as ids and times are.
+Five things are looked at: what a node is, with its constants; the values that its tensors had on data; what the constants say of values
+that no data has shown (log(max(x, 1e-12)) of silence); spectra that a logarithm reads; and the way of numbers that are only moved, as ids
+and times are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from tftrt_tools.tensorrt.exporting.job.graph_facts import attributes, inner_graphs, name_of
+from tftrt_tools.tensorrt.exporting.job import spectra
+from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, attributes, inner_graphs, name_of
 
 LARGEST = float(np.finfo(np.float16).max)
 # Below that, FP16 has fewer digits the smaller a number is; below the other number it has at most six bits.
@@ -179,7 +181,8 @@ class Kept:
         """Args: named: nodes that the user keeps. largest: {tensor: the largest |x| on the data}. moved: look at numbers that are only
         moved, too."""
         self._opsets = {one.domain: one.version for one in model.opset_import}
-        self._named, self._largest = named, largest
+        self._largest = largest
+        self._stay = {**spectra.nodes(Facts(model)), **dict.fromkeys(named, "--fp32_nodes names it")}
         self.constants: dict[str, None] = {}
         self._scopes: list[_Scope] = []
         # {the way to a graph: its scope}.
@@ -286,8 +289,8 @@ class Kept:
     def _reason(self, place: _Place) -> str:
         """Why a node stays in FP32 for itself, or ""."""
         node = place.node
-        if name_of(node) in self._named:
-            return "--fp32_nodes names it"
+        if stays := self._stay.get(name_of(node)):
+            return stays
         if node.op_type in _WITH_GRAPHS:
             return "its inner graphs have their own casts"
         if node.op_type in _AS_THEY_ARE or node.domain not in ("", "ai.onnx"):

@@ -1,5 +1,8 @@
-"""Products that make a spectrum whose magnitude goes into a logarithm: there small values count as much as large ones, and 8 bits do not
-hold them beside each other. So these products stay in FP32, and TensorRT takes the fastest of its wider types."""
+"""What makes a spectrum whose magnitude goes into a logarithm: there small values count as much as large ones.
+
+8 bits do not hold them beside each other. FP16 does, but a sum over a loud signal that was rounded has its error in every frequency, the
+quiet ones, too. So the products and what lies between them stay in FP32, and TensorRT takes the fastest of its wider types.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,13 @@ _DEEPEST = 60
 
 def products(facts: Facts) -> dict[str, str]:
     """{name of a product: why it stays}."""
+    found = nodes(facts)
+    named = [name_of(node) for node in facts.nodes if node.op_type in _PRODUCTS]
+    return {name: found[name] for name in named if name in found}
+
+
+def nodes(facts: Facts) -> dict[str, str]:
+    """{name of a node from the first product to the logarithm: why it stays}."""
     found: dict[str, str] = {}
     seen: dict[tuple[str, bool], bool] = {}
     for node in facts.nodes:
@@ -53,7 +63,7 @@ def _behind(
     seen: dict[tuple[str, bool], bool],
     depth: int,
 ) -> bool:
-    """Note the products that a tensor comes from. Args: squared: whether a square lies between it and the logarithm.
+    """Note the nodes that a tensor comes from. Args: squared: whether a square lies between it and the logarithm.
 
     Returns: whether one does, or lies behind.
     """
@@ -64,14 +74,10 @@ def _behind(
     if key in seen:
         return seen[key]
     seen[key] = squared
-    if node.op_type in _PRODUCTS:
-        # A filter bank, which sums squares; or what is squared, and the filters behind it.
-        reached = _behind(facts, node.input[0], squared, why, found, seen, depth + 1) or squared
-        if reached:
-            found.setdefault(name_of(node), why)
-    elif _is_square(facts, node):
-        reached = True
-        _behind(facts, node.input[0], True, why, found, seen, depth + 1)
+    square = _is_square(facts, node)
+    if square or node.op_type in _PRODUCTS:
+        # What is squared, with the filters behind it; or a filter bank, which sums squares.
+        reached = _behind(facts, node.input[0], squared or square, why, found, seen, depth + 1) or squared or square
     elif node.op_type in _BETWEEN:
         reached = any(
             [
@@ -80,7 +86,9 @@ def _behind(
             ]
         )
     else:
-        reached = squared
+        return squared
+    if reached:
+        found.setdefault(name_of(node), why)
     seen[key] = reached
     return reached
 
