@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import prepared_models, quantized
+from tests import keras_layers, prepared_models, quantized
 from tests.command_here import run_tftrt
 from tests.engine_models import Steps, saved
-from tests.refusals import GPU, LAYER, VERSIONS, Refusals, converted, cropping, stand_in
+from tests.refusals import GPU, LAYER, UNNAMED, VERSIONS, Refusals, converted, cropping, stand_in
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.base.process import child
 from tftrt_tools.command_line.commands import _made
@@ -198,6 +198,54 @@ def test_all_parts_of_a_node_that_was_written_as_several_stay_in_tensorflow_toge
     assert len(made.result.built) == 2 and not made.result.unbuilt and len(builds.compiled) == 3
     assert all(one.node.startswith("PartitionedCall/Cumsum") for one in made.result.refused_nodes)
     assert {one.op for one in made.result.refused_nodes} == {"GatherV2", "AddV2", "ConcatV2"}
+
+
+OPEN_CHANNELS = [{"x": (1, 24, 16)}, {"x": (4, 24, 16)}]
+
+
+def test_a_refusal_without_a_name_is_that_of_the_nodes_that_were_foreseen(monkeypatch, tmp_path):
+    builds = stand_in(monkeypatch, Refusals("DepthwiseConv2dNative", logged=UNNAMED))
+    made = converted(keras_layers.build("conv1d", tmp_path / "model"), OPEN_CHANNELS, tmp_path)
+    assert len(builds.compiled) > 2 and made.result.built and not made.result.unbuilt
+    (left,) = made.result.refused_nodes
+    assert left.node.endswith("/depthwise") and "Channel dimension must be static" in left.reason
+
+
+def test_several_foreseen_nodes_stay_in_tensorflow_at_once(monkeypatch, tmp_path):
+    layers = tf.keras.layers
+    x = tf.keras.Input((None, 16), name="x")
+    # The sizes of what it normalizes reach the second engine as a tensor.
+    normalized = layers.LayerNormalization()(layers.Conv1D(16, 3, padding="same", activation="relu")(x))
+    first, second = (layers.SeparableConv1D(16, size, padding="same")(normalized) for size in (3, 5))
+    y = layers.Dense(8, activation="relu")(layers.Dense(16, activation="relu")(first * second + 1.0))
+    tf.saved_model.save(tf.keras.Model(x, y), str(tmp_path / "model"))
+    builds = stand_in(monkeypatch, Refusals("DepthwiseConv2dNative", logged=UNNAMED))
+    made = converted(tmp_path / "model", OPEN_CHANNELS, tmp_path)
+    assert not made.result.unbuilt and [one.op for one in made.result.refused_nodes] == ["DepthwiseConv2dNative"] * 2
+    assert made.result.built and sum(builds.refusals) == 1
+
+
+def test_tensorrts_calibration_leaves_foreseen_nodes_too(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("none"))
+    calls = []
+
+    def calibrated(frozen, graph_def, batches, dynamic, folder):
+        list(batches)
+        calls.append(graph_def)
+        native = graph.native_segments(graph_def)
+        for engine, segment in native.items():
+            if any(node.op == "DepthwiseConv2dNative" for node in segment.function.node_def):
+                error = tensorrt.NoTable("TensorRT made no calibration table", "a mend")
+                error.engine, error.reason = engine, "INVALID_ARGUMENT: Channel dimension must be static"
+                raise error
+        return {engine: "TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c010a14\n" for engine in native}
+
+    monkeypatch.setattr(tensorrt, "tables", calibrated)
+    model = keras_layers.build("conv1d", tmp_path / "model")
+    data = int8.Source(options=DataOptions(random=True, shapes="x:8x24x16", batches=2), given=None)
+    made = converted(model, OPEN_CHANNELS, tmp_path, data, precision_mode="INT8", calibrator="tensorrt")
+    assert len(calls) == 2 and made.result.built and not made.result.unbuilt
+    assert [one.op for one in made.result.refused_nodes] == ["DepthwiseConv2dNative"]
 
 
 def test_a_refused_constant_stands_for_the_node_that_reads_it(monkeypatch, tmp_path):

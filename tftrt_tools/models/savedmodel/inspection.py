@@ -66,11 +66,13 @@ class SignatureGraph(records.Record):
 
 @dataclasses.dataclass(frozen=True)
 class Finding(records.Record):
-    """Something in a model that does not fit the rest of it. about: an engine, a file; mend: what to do."""
+    """Something in a model that does not fit the rest of it. about: an engine, a file; mend: what to do; nodes: those that keep the engine
+    from being built."""
 
     about: str
     text: str
     mend: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)

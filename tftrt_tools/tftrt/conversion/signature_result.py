@@ -49,13 +49,20 @@ class BuiltEngine(records.Record):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unbuilt(records.Record):
     """An engine op that was left without an engine, and runs natively. name: of its engine; reason: in words; refused: whether TF-TRT or
-    TensorRT refused to build it; mend: what the user can do then; node: the one that was refused, "" for none that is named."""
+    TensorRT refused to build it; mend: what the user can do then; node: the one that was refused, "" for none that is known; more_nodes:
+    further ones that would be refused."""
 
     name: str
     reason: str
     refused: bool = False
     mend: str = ""
     node: str = ""
+    more_nodes: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All that keep it from being built, as far as they are known."""
+        return tuple(filter(None, (self.node, *self.more_nodes)))
 
     @classmethod
     def late(cls, name: str, minutes: float) -> Unbuilt:

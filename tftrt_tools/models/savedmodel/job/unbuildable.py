@@ -190,6 +190,7 @@ def _finding(name: str, engine: EngineOp, outcome: str, text: str, nodes: Sequen
         name,
         f"{outcome.format(ops=engine.compute_ops)}: {text.format(nodes=f'{nodes[0][0]} ({nodes[0][1]}){more}')}",
         mend,
+        tuple(node for node, _ in nodes) if outcome == _UNBUILT else (),
     )
 
 

@@ -28,7 +28,7 @@ class NoTable(errors.TftrtError):
     """TensorRT made no table for an engine. node: of its segment, the one that was refused, "" for none that is named. reason: of the
     log."""
 
-    node = reason = ""
+    engine = node = reason = ""
 
 
 def tables(
@@ -70,6 +70,7 @@ def tables(
             "of engines by --keep_native_ops or --keep_native_nodes",
         )
         segment = graph.native_segments(calibrating)[missing[0]]
+        error.engine = missing[0]
         error.node, error.reason = build_log.node_of_segment(reason, segment.function.node_def), reason
         raise error
     return {name: table.decode() for name, table in texts.items() if table}

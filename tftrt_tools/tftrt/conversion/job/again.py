@@ -57,11 +57,11 @@ def measured(
             break
         except tensorrt.NoTable as error:
             known = divided.frozen.thrown[settings.dynamic]
-            if not error.node or error.node in known or not settings.leave_refused_nodes:
+            foreseen = (node for one in result.findings if one.about == error.engine for node in one.nodes)
+            named = filter(None, (error.node, *foreseen))
+            nodes = {node: f"{pass_log.REFUSED} ({error.reason})" for node in named if node not in known}
+            if not nodes or not settings.leave_refused_nodes or number > refused.MOST_REPEATS:
                 raise
-            if number > refused.MOST_REPEATS:
-                raise
-            nodes = {error.node: f"{pass_log.REFUSED} ({error.reason})"}
             progress.say(f"converting signature {result.name} without the nodes that TensorRT refuses")
             try:
                 divided, result = _passed(divided, result, nodes, settings, f"{first}_c{number}")

@@ -289,10 +289,15 @@ class _Builder:
             reason, mend = reason or reported.text, reported.mend
         elif not reason:
             reason, mend = "its log does not say why", f"run again with --log_file=FILE and read it; {mend}"
-        node = build_log.node_of_segment(reason, segment.function.node_def if segment else ())
+        named = build_log.node_of_segment(reason, segment.function.node_def if segment else ())
+        # Some refusals of TF-TRT name no node; the rules that foresee them do.
+        known = reported.nodes if reported else ()
+        node, *more = dict.fromkeys((*filter(None, (named,)), *known)) or ("",)
         if node and not reported:
             mend = f"--keep_native_nodes='{re.escape(node)}' leaves this node to TensorFlow; the rest may be built then"
-        return Unbuilt(name=engine.name, reason=NOT_BUILT + reason, refused=True, mend=mend, node=node)
+        return Unbuilt(
+            name=engine.name, reason=NOT_BUILT + reason, refused=True, mend=mend, node=node, more_nodes=tuple(more)
+        )
 
     def _cache_keys(self) -> dict[str, EngineKey]:
         """{engine name: EngineKey}, without engine ops inside functions and those that no call reaches."""

@@ -35,9 +35,10 @@ def left(made: Made, again: Again, work: Work) -> Made:
     known: set[str] = set()
     for number in range(1, MOST_REPEATS + 1):
         refused = {
-            one.node: f"{pass_log.REFUSED} ({one.reason.removeprefix(NOT_BUILT)})"
+            node: f"{pass_log.REFUSED} ({one.reason.removeprefix(NOT_BUILT)})"
             for one in made.result.unbuilt
-            if one.node and one.node not in known
+            for node in one.nodes
+            if node not in known
         }
         if not refused or work.budget.over or not work.settings.leave_refused_nodes:
             break
@@ -57,7 +58,7 @@ def _told(made: Made, nodes: set[str], why: str) -> Made:
     """`made`, with unbuilt engines that say why their nodes are not left to TensorFlow."""
 
     def told(one: Unbuilt) -> Unbuilt:
-        if one.node not in nodes:
+        if not nodes.intersection(one.nodes):
             return one
         return dataclasses.replace(one, reason=f"{one.reason}; {one.node} is not left to TensorFlow: {why}")
 

@@ -51,8 +51,8 @@ class Again:
         settings = self._work.settings
         of_engine = collections.defaultdict(list)
         for one in made.result.unbuilt:
-            if one.node in nodes:
-                of_engine[one.name].append(one.node)
+            if own := [node for node in one.nodes if node in nodes]:
+                of_engine[one.name] += own
         done = split.split(self._frozen, self._graph_def, of_engine, nodes, settings, f"{self._prefix}_{number}")
         if not graph.engine_ops(done.graph_def):
             raise refused.NotLeft("no other part of it is worth an engine")
