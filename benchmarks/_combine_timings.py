@@ -46,12 +46,17 @@ def combined(contents):
     """One serialized cache of several. Of times that two have, TensorRT keeps the first."""
     import tensorrt as trt
 
-    config = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_builder_config()
+    # Both must live as long as the caches: TensorRT 8.5 ends the process otherwise.
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    config = builder.create_builder_config()
     whole = config.create_timing_cache(b"")
     for content in contents:
         if not whole.combine(config.create_timing_cache(content), False):
             raise SystemExit("TensorRT does not combine these timing caches")
-    return bytes(whole.serialize())
+    content = bytes(whole.serialize())
+    del whole, config, builder, logger
+    return content
 
 
 if __name__ == "__main__":

@@ -205,7 +205,7 @@ def run(command, root, seconds, **changes):
         process.communicate()
         raise
     if process.returncode:
-        raise RuntimeError(output)
+        raise RuntimeError(f"{output.rstrip()}\n{command[1:4]} ended with {process.returncode}".strip())
     return output
 
 

@@ -47,11 +47,13 @@ def squares(tmp_path_factory):
 
 def test_the_tensors_in_fp32_are_those_of_the_nodes_that_were_named(squares):
     plain, half = squares
-    wide, computed = mixed.tensors(half)
+    found = mixed.wide(half)
+    wide, computed = found.tensors, found.computed
     ops = {name: node.op_type for node in onnx.load(half).graph.node for name in node.output}
     assert {ops[name] for name in wide} == {"Mul", "Sqrt"} and computed == set(ops)
     assert "Cast" in ops.values() and "MatMul" in ops.values()
-    assert mixed.tensors(plain) == (frozenset(), frozenset()), "of a file in FP32 TensorRT chooses the precision"
+    assert not found.exact
+    assert mixed.wide(plain) == mixed.Wide(), "of a file in FP32 TensorRT chooses the precision"
 
 
 def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
@@ -60,10 +62,58 @@ def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
         "export", source, f"--output={tmp_path / 'half.onnx'}", "--precision_mode=FP16", "--shapes=x:4x64;t:4x4"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    wide, _ = mixed.tensors(str(tmp_path / "half.onnx"))
+    wide = mixed.wide(str(tmp_path / "half.onnx")).tensors
     assert {
         node.name for node in onnx.load(tmp_path / "half.onnx").graph.node for name in node.output if name in wide
     } == {"power", "clamp", "log", "turn"}
+
+
+def spectrum(path, *, quantized=False):
+    """A file in FP32: y = log(re² + im² + 1e-6) w, with a product by a quantized tensor in front, if asked for."""
+    front = [
+        helper.make_node("QuantizeLinear", ["x", "scale"], ["q"], name="round"),
+        helper.make_node("DequantizeLinear", ["q", "scale"], ["d"], name="unround"),
+    ]
+    source = "d" if quantized else "x"
+    nodes = [
+        *(front if quantized else []),
+        helper.make_node("MatMul", [source, "cosines"], ["re"], name="real"),
+        helper.make_node("MatMul", [source, "sines"], ["im"], name="imaginary"),
+        *(helper.make_node("Mul", [one, one], [f"{one}2"], name=f"square {one}") for one in ("re", "im")),
+        helper.make_node("Add", ["re2", "im2"], ["power"], name="power"),
+        helper.make_node("Add", ["power", "least"], ["above"], name="above"),
+        helper.make_node("Log", ["above"], ["log"], name="log"),
+        helper.make_node("MatMul", ["log", "w"], ["y"], name="network"),
+    ]
+    turns = 2 * np.pi * np.outer(np.arange(8), np.arange(4)) / 8
+    weights = {"cosines": np.cos(turns), "sines": np.sin(turns), "w": np.ones((4, 2)), "least": np.array([1e-6])}
+    if quantized:
+        weights["scale"] = np.array(0.01)
+    return onnx_files.write(
+        path,
+        nodes,
+        onnx_files.values(("x", "float32", ("n", 8))),
+        onnx_files.values(("y", "float32", ("n", 2))),
+        {name: value.astype(np.float32) for name, value in weights.items()},
+    )
+
+
+def test_a_spectrum_whose_logarithm_is_taken_is_held_in_any_file_and_tf32_is_off(tmp_path):
+    found = mixed.wide(spectrum(tmp_path / "plain.onnx"))
+    assert found.exact and found.tensors == {"re", "im", "re2", "im2", "power", "above"}
+    # A product of what somebody rounded to 8 bits is theirs to judge.
+    rounded = mixed.wide(spectrum(tmp_path / "int8.onnx", quantized=True))
+    assert rounded.exact and rounded.tensors == {"re2", "im2", "power", "above"}
+    done = run_tftrt(
+        "export",
+        tmp_path / "plain.onnx",
+        f"--output={tmp_path / 'half.onnx'}",
+        "--precision_mode=FP16",
+        "--shapes=x:4x8",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    half = mixed.wide(str(tmp_path / "half.onnx"))
+    assert half.exact and found.tensors < half.tensors and "y" not in half.tensors
 
 
 def test_a_file_all_of_whose_nodes_are_in_fp16_holds_none(tmp_path):
@@ -73,7 +123,7 @@ def test_a_file_all_of_whose_nodes_are_in_fp16_holds_none(tmp_path):
         helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT),
     ]
     path = onnx_files.write(tmp_path / "m.onnx", nodes, *(onnx_files.values((name, "float32", (2,))) for name in "xy"))
-    assert mixed.tensors(path)[0] == frozenset()
+    assert mixed.wide(path) == mixed.Wide()
 
 
 class Layer:
@@ -93,7 +143,7 @@ class Layer:
 
 
 def test_the_layers_of_these_nodes_are_constrained_and_no_other(squares):
-    wide, _ = mixed.tensors(squares[1])
+    wide = mixed.wide(squares[1]).tensors
     names = {
         node.op_type: node.output[0]
         for node in onnx.load(squares[1]).graph.node
@@ -110,10 +160,10 @@ def test_the_layers_of_these_nodes_are_constrained_and_no_other(squares):
     loop = Layer("RECURRENCE", ("(state)", float32))
     layers = [square, sizes, constant, inner, loop, root, cast, product]
     stand_in = types.SimpleNamespace(num_layers=len(layers), get_layer=layers.__getitem__)
-    assert mixed.hold(trt, stand_in, squares[1]) == 3
+    assert mixed.hold(trt, stand_in, mixed.wide(squares[1])) == 3
     assert [one.precision for one in layers] == [float32, None, None, float32, None, float32, None, None]
     assert [one.types for one in (square, root, product, sizes)] == [{0: float32}, {0: float32}, {}, {}]
-    assert mixed.hold(trt, stand_in, squares[0]) == 0
+    assert mixed.hold(trt, stand_in, mixed.wide(squares[0])) == 0
 
 
 def test_tensorrt_has_what_is_asked_of_it():
@@ -128,8 +178,8 @@ def test_the_layers_of_a_parsed_file_are_found(squares):
     logger = rtx.Logger(rtx.Logger.ERROR)
     builder = rtx.Builder(logger)
     made, parser = network.parsed(rtx, builder, logger, squares[1], strongly_typed=False)
-    wide, computed = mixed.tensors(squares[1])
-    found = {layer.type.name for layer in mixed._layers(made, wide, computed)} - mixed._LAYERS
+    wide = mixed.wide(squares[1])
+    found = {layer.type.name for layer in mixed._layers(made, wide.tensors, wide.computed)} - mixed._LAYERS
     assert found == {"ELEMENTWISE", "UNARY"}
     config, flags = network.configured(rtx, builder, made, [], Settings(), {})
     assert mixed.FLAG not in flags

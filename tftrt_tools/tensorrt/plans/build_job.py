@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import pathlib
@@ -60,8 +61,12 @@ def job(request: Request) -> Answer:
         ) from None
     network, parser = networks.parsed(trt, builder, log, request.onnx, settings.strongly_typed)
     networks.check_inputs(network)
-    free = settings.precision_mode == "FP16" and not differences.typed(trt, settings.strongly_typed)
-    held = mixed.hold(trt, network, request.onnx) if free else 0
+    wide = mixed.wide(request.onnx)
+    free = settings.precision_mode != "FP32" and not differences.typed(trt, settings.strongly_typed)
+    held = mixed.hold(trt, network, wide) if free else 0
+    if wide.exact:
+        settings = dataclasses.replace(settings, tf32=False)
+        request = dataclasses.replace(request, settings=settings)
     config, flags = networks.configured(trt, builder, network, request.profiles, settings, request.ranges, held > 0)
     ranged = networks.set_ranges(network, request.ranges) if request.ranges else 0
     parsed = time.monotonic()

@@ -34,6 +34,7 @@ from tftrt_tools.tensorrt.plans.settings import Settings
 
 # What TensorRT's engines cannot take or give.
 _UNTAKEN = ("string", "complex64", "complex128")
+_WITHOUT_TF32 = "TF32 is off, for the logarithm of a spectrum is among the nodes: it would cover the quiet frequencies"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ def made(stage: pathlib.Path, task: Task) -> Built:
         settings=settings,
         gpu=answer.gpu.to_dict(),
         plan=plan,
-        notes=task.notes,
+        notes=(*task.notes, *[_WITHOUT_TF32] * (settings.tf32 and "TF32" not in answer.flags)),
         versions={"tensorrt": answer.tensorrt, "python": platform.python_version()},
         seconds=time.monotonic() - task.start,
         parse_seconds=answer.seconds.parse,

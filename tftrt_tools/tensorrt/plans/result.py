@@ -48,7 +48,7 @@ class Built(passport.Stamped, results.Result):
     known_timings: int
     # Tensors that got a range from a calibration table.
     ranged: int = 0
-    # Layers that are constrained to FP32: what a file in FP16 leaves in FP32.
+    # Layers that are constrained to FP32: what a file in FP16 leaves in FP32, and spectra whose logarithm is taken.
     held: int = 0
     # What to know, a line each.
     notes: tuple[str, ...] = ()
@@ -80,7 +80,8 @@ class Built(passport.Stamped, results.Result):
             if self.cached
             else f"built in {self.build_seconds:.1f} s{times}",
             *[f"{self.ranged} tensors have a range of the calibration table"] * bool(self.ranged),
-            *[f"{self.held} layers are held in FP32, as the file has them"] * bool(self.held),
+            *[f"{self.held} layers are held in FP32, for the file or the logarithm of a spectrum needs it"]
+            * bool(self.held),
             *(
                 f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})"
                 for one in plan.plugins

@@ -1,17 +1,22 @@
-"""Nodes that an ONNX file in FP16 leaves in FP32, held there.
+"""Nodes that need FP32, held there.
 
 In a network without strong types TensorRT chooses the precision. With the builder's flag FP16 it may compute any layer in FP16, also one
-between casts to FP32 (its guides of releases 8.5 to 10, "Reduced Precision"). So the file's types become constraints of the layers.
+between casts to FP32 (its guides of releases 8.5 to 10, "Reduced Precision"). So the types of a file in FP16 become constraints of the
+layers, and so do, in any file, spectra that a logarithm reads. For these TF32 is as coarse as FP16 (docs/dev/measured/real_models.md).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import onnx
     import tensorrt
+
+    from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts
 
 # The builder flag with which the constraints are kept, or the build fails.
 FLAG = "OBEY_PRECISION_CONSTRAINTS"
@@ -53,18 +58,25 @@ _LAYERS = frozenset(
 )
 
 
-def hold(trt: ModuleType, network: tensorrt.INetworkDefinition, path: str) -> int:
-    """Constrain layers to FP32 where the file computes in FP32 among nodes in FP16.
+@dataclasses.dataclass(frozen=True)
+class Wide:
+    """What needs FP32. tensors: their names; computed: those of all tensors that nodes compute; exact: whether TF32 is too coarse."""
 
-    Args: network: parsed from the file. path: of the file.
-    Returns: layers that are constrained; 0 for a file without FP16, whose precision is TensorRT's to choose, and without the package onnx.
+    tensors: frozenset[str] = frozenset()
+    computed: frozenset[str] = frozenset()
+    exact: bool = False
+
+
+def hold(trt: ModuleType, network: tensorrt.INetworkDefinition, wide: Wide) -> int:
+    """Constrain the layers that compute tensors which need FP32. Args: network: parsed from the file of `wide`.
+
+    Returns: layers that are constrained.
     """
-    wide, computed = tensors(path)
-    if not wide:
+    if not wide.tensors:
         return 0
     floats = (trt.DataType.FLOAT, trt.DataType.HALF)
     count = 0
-    for layer in _layers(network, wide, computed):
+    for layer in _layers(network, wide.tensors, wide.computed):
         numbers = [number for number in range(layer.num_outputs) if layer.get_output(number).dtype in floats]
         if numbers and layer.type.name not in _LAYERS:
             layer.precision = trt.DataType.FLOAT
@@ -89,20 +101,38 @@ def _layers(
             pending = []
 
 
-def tensors(path: str) -> tuple[frozenset[str], frozenset[str]]:
-    """(Those that nodes compute in float32, all that nodes compute) of an ONNX file that computes in float16 as well; two empty sets for
-    another file, and without the package onnx. Graphs within nodes are not looked at."""
+def wide(path: str) -> Wide:
+    """What needs FP32 in an ONNX file: what it computes in float32, if it computes in float16 as well, and spectra whose logarithm it
+    takes; nothing without the package onnx. Graphs within nodes are not looked at."""
     try:
         import onnx
         from onnx import TensorProto, shape_inference
+
+        from tftrt_tools.tensorrt.exporting.job import graph_facts, spectra
     except ImportError:
-        return frozenset(), frozenset()
+        return Wide()
     model = onnx.load(path, load_external_data=False)
     graph = shape_inference.infer_shapes(model).graph
     types = {one.name: one.type.tensor_type.elem_type for one in (*graph.value_info, *graph.output)}
     computed = frozenset(name for node in graph.node for name in node.output)
     own = [name for node in graph.node if node.op_type not in _TYPELESS for name in node.output]
-    wide, half = (
+    single, half = (
         frozenset(name for name in own if types.get(name) == kind) for kind in (TensorProto.FLOAT, TensorProto.FLOAT16)
     )
-    return (wide, computed) if half else (frozenset(), frozenset())
+    facts = graph_facts.Facts(model)
+    named = spectra.nodes(facts)
+    spectral = frozenset(
+        name
+        for node in facts.nodes
+        if graph_facts.name_of(node) in named and not _is_quantized(facts, node)
+        for name in node.output
+    )
+    # In a file in FP16 they are in FP32 if the export has foreseen them.
+    found = (single if half else frozenset()) | spectral - half
+    return Wide(found, computed, bool(spectral)) if found else Wide()
+
+
+def _is_quantized(facts: Facts, node: onnx.NodeProto) -> bool:
+    return any(
+        name in facts.producers and facts.producers[name].op_type == "DequantizeLinear" for name in node.input[:1]
+    )

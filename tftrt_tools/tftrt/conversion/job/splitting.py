@@ -49,7 +49,7 @@ class Again:
 
     def __call__(self, made: Made, nodes: Mapping[str, str], number: int) -> Made:
         settings = self._work.settings
-        of_engine = collections.defaultdict(list)
+        of_engine: dict[str, list[str]] = collections.defaultdict(list)
         for one in made.result.unbuilt:
             if own := [node for node in one.nodes if node in nodes]:
                 of_engine[one.name] += own
