@@ -95,7 +95,7 @@ def test_the_version_in_the_header(digits, version):
         (f"{HEADER}\na: 0.5\n", "line 2: '0.5' is no scale"),
         (f"{HEADER}\n: 3c03156f\n", "line 2: '' is no tensor name"),
         (f"{HEADER}\na: 7fc00000\n", "line 2: the scale of 'a' is nan"),
-        (f"{HEADER}\na: 7f800000\n", "line 2: the scale of 'a' is inf"),
+        (f"{HEADER}\na: 7f800000\n", "line 2: the scale of 'a' is infinite"),
         (f"{HEADER}\na: bf800000\n", "line 2: the scale of 'a' is -1.0"),
         (f"{HEADER}\na: 80000000\n", "line 2: the scale of 'a' is -0.0"),
         (f"{HEADER}\na: 00\n", "line 2: '00' is no scale of 'a'"),

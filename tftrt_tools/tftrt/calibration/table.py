@@ -198,6 +198,11 @@ def _checked_scale(name: str, scale: object) -> float:
         rounded = 0.0 if isinstance(scale, (str, bool)) else struct.unpack(">f", struct.pack(">f", scale))[0]
     except (struct.error, OverflowError):
         rounded = 0.0
+    if rounded == float("inf"):
+        raise errors.TftrtError(
+            f"the scale of {_short(name)} is infinite: so were values of the calibration data there",
+            "leave that data out, or keep the node out of INT8 engines (--keep_native_nodes): no scale can hold it",
+        )
     if not 0 < rounded < float("inf"):
         raise errors.TftrtError(
             f"the scale of {_short(name)} is {_short(scale)}", "a scale is a positive, finite float32: range / 127"
