@@ -524,6 +524,15 @@ def test_engines_of_another_machine_are_found(built):
     assert findings.find(seen) == ()
 
 
+def test_a_table_of_another_tensorrt_is_found(digits):
+    table = "TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c03156f\n"
+    seen = look(edit(digits, set_engine(precision_mode="INT8", use_calibration=True, calibration_data=table)))
+    assert [one.table_tensorrt for one in seen.engines] == ["8.5.3"]
+    (other,) = set(findings.find(seen, "8.6.1")) - set(findings.find(seen))
+    assert "for TensorRT 8.5.3; here is 8.6.1" in other.text and "--calibration_table" in other.mend
+    assert set(findings.find(seen, "8.5.3.1")) == set(findings.find(seen))
+
+
 def test_graph_and_manifest_that_disagree_are_found(digits):
     (engine,) = look(digits).engines
     assert found(edit(digits, set_engine(precision_mode="FP32"))) == {

@@ -464,3 +464,15 @@ def test_build_keeps_the_int8_tables_of_other_engines(monkeypatch, tmp_path):
         for node in graph.engine_nodes(protos.meta_graph(protos.read(tmp_path / "built")).graph_def)
     }
     assert on_ops == {one.engine: one.table for one in after}
+
+
+def test_a_given_table_of_another_tensorrt_is_written_for_the_one_that_is_here(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("none"))
+    model = cropping(tmp_path / "model")
+    whole = converted(model, CALLS, tmp_path, MEASURED, **INT8)
+    before = [dataclasses.replace(one, table=one.table.for_tensorrt("8.6.1")) for one in whole.tables]
+    assert all(one.table.header.startswith("TRT-8601-") for one in before)
+    given = int8.Source(options=None, given=calibration(before))
+    made = converted(model, CALLS, tmp_path, given, **INT8)
+    here = tf_private.tensorrt_versions()[1]
+    assert written(made) and all(one == whole.tables[0].table.for_tensorrt(here) for one in written(made).values())

@@ -1,6 +1,7 @@
 """What a TRTEngineOp is, as data. No TensorFlow here; `graph` reads these from protos."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -55,6 +56,20 @@ class Tensor(records.Record):
     shape: Shape
 
 
+_TABLE = re.compile(r"TRT-([0-9]{4}|[0-9]{6})-\w+")
+
+
+def table_tensorrt(header: str) -> str:
+    """The TensorRT of a calibration table's first line, such as "8.5.3"; "" for another text."""
+    found = _TABLE.fullmatch(header)
+    if not found:
+        return ""
+    digits = found[1]
+    # Up to 9: major, minor, two digits of patch. From 10 on: two digits each.
+    parts = (digits[0], digits[1], digits[2:]) if len(digits) == 4 else (digits[:2], digits[2:4], digits[4:])
+    return ".".join(str(int(part)) for part in parts)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineOp(records.Record):
     """One TRTEngineOp: what TensorRT was given."""
@@ -85,6 +100,8 @@ class EngineOp(records.Record):
     calibrated: bool
     # Whether the ranges are those of quantization nodes in the segment.
     explicit_precision: bool
+    # The TensorRT that its table is for, such as "8.5.3"; "" without a table.
+    table_tensorrt: str = ""
 
     @property
     def compute_ops(self) -> int:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.models.savedmodel import engine_op
 
 # The headers of IInt8Calibrator's kinds. TF-TRT uses only the first one, and TensorRT refuses a table of a kind other than its
 # calibrator's.
@@ -65,10 +66,7 @@ class Table:
     @property
     def tensorrt(self) -> str:
         """The version in the header, such as "8.5.3"."""
-        digits = _parts(self.header)[1]
-        # Up to 9: major, minor, two digits of patch. From 10 on: two digits each.
-        parts = (digits[0], digits[1], digits[2:]) if len(digits) == 4 else (digits[:2], digits[2:4], digits[4:])
-        return ".".join(str(int(part)) for part in parts)
+        return engine_op.table_tensorrt(self.header)
 
     @property
     def major(self) -> int:
@@ -79,6 +77,10 @@ class Table:
     def calibrator(self) -> str:
         """The algorithm in the header, one of CALIBRATORS."""
         return _parts(self.header)[2]
+
+    def for_tensorrt(self, tensorrt: str) -> Table:
+        """The same scales for another TensorRT, which may skip a table with the version of another. Raises: as `header`."""
+        return Table(header(tensorrt), self.scales)
 
     def range(self, name: str) -> float:
         """The largest |x| of tensor `name` that its scale keeps."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 AGAIN = "convert again"
 _BUILD = "build the engines again on the GPU that will run them (`tftrt build`)"
 _VERIFY = "run `tftrt verify` again"
+_REUSE = "convert again here with --calibration_table=MODEL, which keeps the ranges"
 # Facts about an engine op that the manifest has and that nothing changes later.
 _COMPARED = {
     "precision": "precision",
@@ -197,7 +198,7 @@ def _of_verification(seen: Inspection) -> Iterator[Finding]:
 
 
 def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[str]) -> tuple[Finding, ...]:
-    """Saved engines, compared with this machine's TensorRT and GPU: by each engine's header, else by the manifest."""
+    """Saved engines and INT8 tables, compared with this machine's TensorRT and GPU: engines by their header, else by the manifest."""
     gpu = (seen.manifest or {}).get("gpu") or {}
     # Each kind of finding once; TensorRT's first, because it is graver.
     releases, devices = {}, {}
@@ -213,4 +214,13 @@ def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[s
                 f"here has {capabilities[0]}, where they do not run",
                 _BUILD,
             )
-    return (*releases.values(), *devices.values())
+    tables = tuple(
+        Finding(
+            one.name,
+            f"its INT8 table is for TensorRT {one.table_tensorrt}; here is {tensorrt}, which may skip it when it builds an engine",
+            _REUSE,
+        )
+        for one in seen.engines
+        if one.table_tensorrt and tensorrt and one.table_tensorrt != ".".join(tensorrt.split(".")[:3])
+    )
+    return (*releases.values(), *devices.values(), *tables[:1])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tftrt_tools.models.savedmodel import tensor_kinds
 from tftrt_tools.models.savedmodel.engine_op import ENGINE_OP as ENGINE_OP
 from tftrt_tools.models.savedmodel.engine_op import PASSIVE_OPS as PASSIVE_OPS
-from tftrt_tools.models.savedmodel.engine_op import EngineOp, Tensor
+from tftrt_tools.models.savedmodel.engine_op import EngineOp, Tensor, table_tensorrt
 from tftrt_tools.models.savedmodel.job.protos import attr_value_pb2, types_pb2
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
@@ -113,6 +113,7 @@ def _engine_op(node: node_def_pb2.NodeDef, functions: Mapping[str, function_pb2.
         use_calibration=_attr(node, "use_calibration"),
         calibrated=bool(_attr(node, "calibration_data")),
         explicit_precision=_attr(node, "use_explicit_precision"),
+        table_tensorrt=table_tensorrt((_attr(node, "calibration_data") or "").partition("\n")[0]),
     )
 
 

@@ -332,8 +332,9 @@ def _reused(
     name: str, graph_def: graph_pb2.GraphDef, settings: Settings, given: file.Calibration, wanted: Mapping[str, str]
 ) -> dict[str, file.EngineTable]:
     """{engine: EngineTable} of a calibration file, fitted to this build."""
-    native, tables = graph.native_segments(graph_def), {}
-    for engine, engine_table in file.for_segments(given, wanted, tf_private.tensorrt_versions()[1]).items():
+    native, tables, tensorrt = graph.native_segments(graph_def), {}, tf_private.tensorrt_versions()[1]
+    for engine, engine_table in file.for_segments(given, wanted, tensorrt).items():
+        engine_table = dataclasses.replace(engine_table, table=engine_table.table.for_tensorrt(tensorrt))
         build = native[engine].function, settings.dynamic, native[engine].shapes
         if engine_table.segment:
             engine_table = fitting.fitted(engine_table, *build, method_of(given))
