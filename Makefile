@@ -1,7 +1,8 @@
 # Every target works from a fresh clone: it makes .venv when it is missing or stale. `make lint`, `quick`, `coverage` and `format` need no
 # TensorFlow: where there is no .venv, they make .venv-dev, a tenth as large.
-# Variables: PYTHON=/path/to/python3.10 (for .venv and .venv-dev), PYTEST_FLAGS (added to pytest), GPU_PYTHON (gpu-test without .venv),
-# ZOO=folder (where `make zoo` writes), COVERED=test (coverage of all tests that need no GPU), NEW_PIP_FLAGS (added to pip for .venv-new).
+# `make venv` and `make demo` take the stack that the machine's Python allows (.ci/stack): TensorFlow 2.14 in .venv, or 2.17 in .venv-2.17.
+# Variables: PYTHON=/path/to/python3.10 (for .venv and .venv-dev; 3.12 or 3.11: for .venv-2.17), PYTEST_FLAGS (added to pytest),
+# GPU_PYTHON (gpu-test without .venv), ZOO=folder (where `make zoo` writes), COVERED=test (coverage of all tests that need no GPU), NEW_PIP_FLAGS (added to pip for .venv-new).
 
 LIGHT := lint quick coverage format help clean
 ENV := $(if $(wildcard .venv)$(filter-out $(LIGHT),$(MAKECMDGOALS))$(filter test,$(COVERED)),.venv,.venv-dev)
@@ -15,6 +16,7 @@ COVERED ?= quick
 GPU_PYTHON ?= $(PY)
 PY_2.17 := .venv-2.17/bin/python
 STAMP_2.17 := .venv-2.17/.stamp
+TAKEN := $(if $(filter venv demo,$(MAKECMDGOALS)),$(shell PYTHON='$(PYTHON)' .ci/stack))
 NEW_PY := .venv-new/bin/python
 NEW_STAMP := .venv-new/.stamp
 NEW_PIP_FLAGS ?=
@@ -38,16 +40,24 @@ help:
 	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
 	@echo "make format    lay out the code as ruff does; make lint checks it"
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
-	@echo "make venv      only create or refresh .venv"
+	@echo "make venv      only create or refresh .venv; where no Python 3.10 is, and 3.12 or 3.11 is, .venv-2.17"
 	@echo "make venv-2.17 TensorFlow 2.17, on Python 3.12, 3.11 or 3.10, in .venv-2.17 (7 GB)"
 	@echo "make clean     remove build outputs and caches (.venv and .venv-dev stay; remove them by hand)"
 
-venv: $(STAMP)
+# Without a Python .ci/stack has said so, and ends with no word on stdout.
+venv: $(or $(TAKEN),.no-python)/.stamp
+
+.no-python/.stamp:
+	@exit 1
 
 # Timestamps cannot see a Python that was uninstalled or a checkout that was moved (an editable install names its
 # folder), so both are asked: the stamp holds the folder, and the interpreter has to run.
-ifneq ($(shell $(PY) -c 'print("runs")' 2>/dev/null; cat $(STAMP) 2>/dev/null),runs $(CURDIR))
+state = $(shell $(1)/bin/python -c 'print("runs")' 2>/dev/null; cat $(1)/.stamp 2>/dev/null)
+ifneq ($(call state,$(ENV)),runs $(CURDIR))
 $(STAMP): FORCE
+endif
+ifneq ($(call state,.venv-2.17),runs $(CURDIR))
+$(STAMP_2.17): FORCE
 endif
 
 $(STAMP): constraints.txt pyproject.toml
@@ -59,11 +69,11 @@ $(STAMP): constraints.txt pyproject.toml
 venv-2.17: $(STAMP_2.17)
 
 $(STAMP_2.17): constraints-2.17.txt pyproject.toml .ci/tensorrt
-	@$(PY_2.17) -c 'import pip' 2>/dev/null || { python=$$(.ci/find_python 3.12 2>/dev/null || .ci/find_python 3.11 2>/dev/null || .ci/find_python) && \
+	@$(PY_2.17) -c 'import pip' 2>/dev/null || { python=$$(.ci/find_python 3.12 3.11 3.10) && \
 	  rm -rf .venv-2.17 && echo "creating .venv-2.17 with $$python" && "$$python" -m venv .venv-2.17; }
 	$(PY_2.17) -m pip install --disable-pip-version-check --quiet --constraint constraints-2.17.txt --editable '.[tftrt-2-17,dev,test,bench,docs]'
 	$(PY_2.17) .ci/tensorrt
-	touch $@
+	@echo '$(CURDIR)' > $@
 
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint
@@ -95,8 +105,9 @@ docs: $(STAMP)
 	$(PY) -m docs.tools.flags
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
-demo: $(STAMP)
-	$(PY) -m saved_models.demo
+# TensorRT 8.6.0 is allowed where .ci/tensorrt got no 8.6.1, and it has said so.
+demo: venv
+	$(if $(filter .venv-2.17,$(TAKEN)),TFTRT_ALLOW_TENSORRT=8.6.0) $(TAKEN)/bin/python -m saved_models.demo
 
 zoo: $(STAMP)
 	$(PY) -m saved_models all --output=$(ZOO)

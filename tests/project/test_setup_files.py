@@ -49,8 +49,11 @@ class Machine:
         return path
 
     def find_python(self, **env):
+        return self.run(FIND_PYTHON, **env)
+
+    def run(self, script, *arguments, **env):
         return subprocess.run(
-            ["/bin/sh", FIND_PYTHON], env={**self.env, **env}, capture_output=True, text=True, timeout=60
+            ["/bin/sh", script, *arguments], env={**self.env, **env}, capture_output=True, text=True, timeout=60
         )
 
 
@@ -180,13 +183,90 @@ def test_a_virtual_environment_stands_for_its_base_python(machine):
     assert found(machine.find_python(PYTHON=sys.executable))
 
 
+def really(version):
+    """The body of a Python of this version, which runs the code that it is given."""
+    return f'''exec "{BASE_PYTHON}" -c "import sys; sys.version_info = ({version.replace(".", ", ")}, 1, 'final', 0); exec(sys.argv[1])" "$2"'''
+
+
+@pytest.fixture
+def taken(machine, tmp_path):
+    """A function: which environment `make venv` takes on a machine with these Pythons, what it says, and whether it downloaded one.
+    Args: pythons: versions on PATH. old: the version of the Python in .venv."""
+    folder = tmp_path / "of the stack"
+    (folder / ".ci").mkdir(parents=True)
+    for name in ("stack", "find_python"):
+        shutil.copy(ROOT / ".ci" / name, folder / ".ci" / name)
+    (machine.bin / "dirname").symlink_to(shutil.which("dirname"))
+
+    def take(*pythons, old=None, python=None, uv=False):
+        for version in pythons:
+            machine.executable(machine.bin / f"python{version}", really(version))
+        if old:
+            machine.executable(folder / ".venv/bin/python", really(old))
+        if uv:
+            machine.executable(machine.home / "ready", really("3.10"))
+            made = machine.home / "uv-python"
+            body = f'[ "$2" = install ] && cp "{machine.home}/ready" "{made}"; [ "$2" = find ] && [ -e "{made}" ] && echo "{made}"'
+            machine.executable(machine.bin / "uv", body + '; echo "$*" >> ' + f'"{machine.home}/asked"')
+        if python:
+            machine.executable(machine.home / "mine", really(python))
+        done = machine.run(folder / ".ci/stack", **({"PYTHON": str(machine.home / "mine")} if python else {}))
+        asked = machine.home / "asked"
+        return done.stdout.strip(), done.stderr, asked.exists() and "install" in asked.read_text()
+
+    return take
+
+
+@pytest.mark.parametrize(
+    ("pythons", "others", "env", "why"),
+    [
+        (("3.10",), {}, ".venv", "Python 3.10 is here"),
+        (("3.10", "3.11", "3.12"), {}, ".venv", "Python 3.10 is here"),
+        (("3.12",), {}, ".venv-2.17", "2.14.1 needs Python 3.10, and here is"),
+        (("3.11", "3.13"), {}, ".venv-2.17", "2.14.1 needs Python 3.10, and here is"),
+        (("3.12",), {"uv": True}, ".venv-2.17", "2.14.1 needs Python 3.10, and here is"),
+        (("3.12",), {"old": "3.10"}, ".venv", "it is there"),
+        (("3.12",), {"old": "3.12"}, ".venv-2.17", "2.14.1 needs Python 3.10, and here is"),
+        (("3.10",), {"python": "3.12"}, ".venv-2.17", "PYTHON="),
+        (("3.12",), {"python": "3.10"}, ".venv", "Python 3.10 is here"),
+        (("3.10",), {"python": "3.13"}, ".venv", "Python 3.10 is here"),
+    ],
+)
+def test_the_python_that_is_there_decides_the_stack_and_none_is_downloaded(pythons, others, env, why, taken):
+    found, said, downloaded = taken(*pythons, **others)
+    assert found == env and why in said and len(said.splitlines()) == 1
+    assert not downloaded
+
+
+def test_without_any_python_that_serves_one_is_downloaded_for_the_first_stack(taken):
+    found, said, downloaded = taken("3.13", uv=True)
+    assert found == ".venv" and downloaded and "Python 3.10 was installed for it" in said.splitlines()[-1]
+
+
+def test_without_any_python_and_without_uv_one_message_names_all_that_would_do(taken):
+    found, said, _ = taken("3.13")
+    assert found == "" and said.count("find_python:") == 1
+    assert "no working Python 3.10 or 3.12 or 3.11" in said
+
+
+def test_of_several_versions_the_first_that_is_there_is_found(machine):
+    for version in ("3.11", "3.10"):
+        machine.executable(machine.bin / f"python{version}", really(version))
+    # The Python behind each is this one: what tells them apart is which of them answers.
+    machine.executable(machine.bin / "python3.11", really("3.11") + ' | { cat; echo "of 3.11"; }')
+    assert "of 3.11" in machine.run(FIND_PYTHON, "3.12", "3.11", "3.10").stdout
+    assert "of 3.11" not in machine.run(FIND_PYTHON, "3.12", "3.10", "3.11").stdout
+    quiet = machine.run(FIND_PYTHON, "--installed", "3.12")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (1, "", "")
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """A checkout whose .venv python only records how it was called. Returns (folder, run), run(target) -> recorded calls."""
     folder = tmp_path / "checkout"
     machine = Machine(tmp_path)
     calls = tmp_path / "calls"
-    for name in ("Makefile", "constraints.txt", "constraints-2.17.txt", "pyproject.toml", ".ci/tensorrt"):
+    for name in ("Makefile", "constraints.txt", "constraints-2.17.txt", "pyproject.toml", ".ci/tensorrt", ".ci/stack"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     body = f'[ "$1" = -c ] && exec "{BASE_PYTHON}" "$@"; echo "$*" >> "{calls}"'
@@ -237,6 +317,34 @@ def test_make_makes_the_second_stack_once_with_its_tensorrt(checkout):
     assert [call.split()[0] for call in run("venv-2.17")] == ["-m", ".ci/tensorrt"]
 
 
+@pytest.mark.parametrize("stale", ["moved", "python is gone"])
+def test_a_stale_second_stack_is_noticed(stale, checkout):
+    folder, run = checkout
+    run("venv-2.17")
+    if stale == "moved":
+        (folder / ".venv-2.17/.stamp").write_text("/where/it/was\n")
+    else:
+        (folder / ".venv-2.17/bin/python").write_text("#!/nowhere/python\n")
+    calls = [call for call in run("venv-2.17") if not call.startswith("-m venv")]
+    assert [call.split()[0] for call in calls] == ["-m", ".ci/tensorrt"]
+    assert run("venv-2.17") == []
+
+
+def test_make_venv_and_make_demo_take_the_second_stack_where_the_script_says_so(checkout):
+    folder, run = checkout
+    (folder / ".ci/stack").write_text("#!/bin/sh\necho .venv-2.17\n")
+    shutil.rmtree(folder / ".venv")
+    python = (folder / "../good").resolve()
+    python.write_text(python.read_text() + 'echo "TFTRT_ALLOW_TENSORRT=$TFTRT_ALLOW_TENSORRT" >> "${0%/*}/allowed"\n')
+    assert run("venv")[0] == "-m venv .venv-2.17" and run("venv") == []
+    assert run("demo") == ["-m saved_models.demo"]
+    assert (folder / ".venv-2.17/bin/allowed").read_text().splitlines()[-1] == "TFTRT_ALLOW_TENSORRT=8.6.0"
+    assert not (folder / ".venv").exists()
+    (folder / ".ci/stack").write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        run("venv")
+
+
 class Index:
     """The script .ci/tensorrt, for a site-packages folder of a test, and the releases that its indexes have."""
 
@@ -284,6 +392,25 @@ def test_tensorrt_is_put_where_tensorflow_looks(versions, tmp_path, monkeypatch,
     assert f"TensorRT {versions[0]} is in" in said and ("TFTRT_ALLOW_TENSORRT=8.6.0" in said) == (len(versions) == 1)
     asked = list(index.asked)
     assert index(monkeypatch) == 0 and index.asked == asked
+    for name in names:
+        # The links are gone, or lead nowhere; the libraries lie there.
+        (tmp_path / "tensorflow" / name).unlink()
+    (tmp_path / "tensorflow" / names[0]).symlink_to("nowhere")
+    assert index(monkeypatch) == 0 and index.asked == asked
+    assert made == {path.name: path.read_text() for path in (tmp_path / "tensorflow").iterdir()}
+    (tmp_path / "tensorrt_libs" / "libnvinfer.so.8").unlink()
+    assert index(monkeypatch) == 0 and index.asked == asked * 2
+    assert made == {path.name: path.read_text() for path in (tmp_path / "tensorflow").iterdir()}
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
+
+
+def test_links_to_a_tensorrt_of_the_user_are_left_alone(tmp_path, monkeypatch):
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "mine").write_text("of the user")
+    index = Index(tmp_path, "8.6.0")
+    for name in index.script.LINKS:
+        (tmp_path / "tensorflow" / name).symlink_to("../mine")
+    assert index(monkeypatch) == 0 and index.asked == []
 
 
 def test_without_an_index_or_tensorflow_nothing_is_put_and_one_line_says_so(tmp_path, monkeypatch, capsys):

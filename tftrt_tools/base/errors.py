@@ -136,6 +136,13 @@ def install(extra: str) -> str:
     return f"in a checkout of tftrt-tools: pip install {pins}'.[{extra}]'"
 
 
+def install_bindings() -> str:
+    """How TensorRT's Python bindings are installed: TensorRT 8 has them for no Python after 3.11, and the extra `tftrt` is for 3.10."""
+    import sys
+
+    return install("tftrt") if sys.version_info[:2] == (3, 10) else f"with Python 3.10, {install('tftrt')}"
+
+
 def needs_extra(package: str) -> NeedsExtra:
     """NeedsExtra for one of EXTRA, which says what to install."""
     import sys

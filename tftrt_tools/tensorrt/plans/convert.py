@@ -102,7 +102,7 @@ def check_installed() -> None:
     """Raise TftrtError where nothing can be built."""
     if importlib.util.find_spec("tensorrt") is None:
         raise errors.TftrtError(
-            "TensorRT is not installed", f"{errors.install('tftrt')}; or install the tensorrt of your GPU's driver"
+            "TensorRT is not installed", f"{errors.install_bindings()}; or install the tensorrt of your GPU's driver"
         )
 
 

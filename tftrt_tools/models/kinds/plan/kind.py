@@ -85,7 +85,7 @@ class Plan(directory.Directory):
         if importlib.util.find_spec("tensorrt") is None:
             raise errors.TftrtError(
                 f"TensorRT, which runs {source}, is not installed",
-                f"{errors.install('tftrt')}; or install the tensorrt that the plan was built with",
+                f"{errors.install_bindings()}; or install the tensorrt that the plan was built with",
             )
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:

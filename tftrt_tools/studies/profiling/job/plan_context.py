@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorrt as trt
 
-from tftrt_tools.models.execution.job import cudart
+from tftrt_tools.models.execution.job import cudart, device
 
 Shape = tuple[int, ...]
 # tensorrt.nptype of 8.5 does not work with this NumPy.
@@ -24,7 +24,10 @@ _DTYPES = {trt.float32: np.float32, trt.float16: np.float16, trt.int32: np.int32
 
 @functools.cache
 def runtime() -> trt.Runtime:
-    """Lives as long as the process: engines must not outlive it."""
+    """Lives as long as the process: engines must not outlive it. Raises: RuntimeError without a GPU, where TensorRT 8.6 would end the
+    process."""
+    if device.seen() is None:
+        raise RuntimeError("no GPU is visible here")
     logger = trt.Logger(trt.Logger.ERROR)
     # Engines with plugins (NMS) do not deserialize without it.
     trt.init_libnvinfer_plugins(logger, "")

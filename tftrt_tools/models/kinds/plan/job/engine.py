@@ -80,6 +80,11 @@ def said(count: int = 2) -> str:
 @functools.cache
 def runtime() -> trt.Runtime:
     """The runtime of this process, which it keeps: engines must not outlive it. Raises: TftrtError without a GPU."""
+    if device.seen() is None:
+        # TensorRT 8.6 would end the process.
+        raise errors.TftrtError(
+            f"TensorRT {trt.__version__} does not start here: no GPU is visible", "`tftrt doctor` says what is missing"
+        )
     try:
         return trt.Runtime(logger())
     except TypeError:  # TensorRT 8.5 returns a null pointer
