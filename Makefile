@@ -79,7 +79,7 @@ test-2.17: $(STAMP_2.17)
 	env $(SWITCH_2.17) $(PY_2.17) -m pytest -n 2 --dist worksteal -m "$(TESTS)" $(PYTEST_FLAGS)
 
 test-2.17-core: $(STAMP_2.17)
-	env $(SWITCH_2.17) $(PY_2.17) -m pytest -n 2 --dist worksteal -m "$(TESTS)" $(PYTEST_FLAGS) $(CORE_2.17)
+	env $(SWITCH_2.17) $(PY_2.17) -m pytest -n 2 --dist worksteal -m "$(TESTS) and not slow" $(PYTEST_FLAGS) $(CORE_2.17)
 
 quick: $(STAMP)
 	$(PY) -m pytest -n 2 --dist worksteal --quick -m "$(TESTS)" $(PYTEST_FLAGS)
