@@ -17,13 +17,18 @@ GPU_PYTHON ?= $(PY)
 PY_2.17 := .venv-2.17/bin/python
 STAMP_2.17 := .venv-2.17/.stamp
 TAKEN := $(if $(filter venv demo,$(MAKECMDGOALS)),$(shell PYTHON='$(PYTHON)' .ci/stack))
+# Prints TFTRT_ALLOW_TENSORRT=8.6.0 where that release stands in for TensorFlow's own.
+SWITCH_2.17 = $$($(PY_2.17) .ci/tensorrt --switch)
+# convert, INT8, verify, publish, serve, smoke, export: about four minutes on two cores.
+CORE_2.17 := $(addprefix tests/rooms/,tftrt/test_convert.py tftrt/test_int8.py accuracy/test_verify.py servers/test_publish.py \
+  servers/test_serve_command.py servers/test_smoke.py servers/test_serving_rest.py tensorrt/test_export.py)
 NEW_PY := .venv-new/bin/python
 NEW_STAMP := .venv-new/.stamp
 NEW_PIP_FLAGS ?=
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-2.17 test quick coverage demo zoo lint format docs gpu-test corpus portable test-new triton bench bench-tests clean FORCE
+.PHONY: help venv venv-2.17 test test-2.17 test-2.17-core quick coverage demo zoo lint format docs gpu-test corpus portable test-new triton bench bench-tests clean FORCE
 
 help:
 	@echo "make test      make lint, then every test that needs no GPU, but for those of benchmarks/"
@@ -42,6 +47,7 @@ help:
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
 	@echo "make venv      only create or refresh .venv; where no Python 3.10 is, and 3.12 or 3.11 is, .venv-2.17"
 	@echo "make venv-2.17 TensorFlow 2.17, on Python 3.12, 3.11 or 3.10, in .venv-2.17 (7 GB)"
+	@echo "make test-2.17 the tests of make test on .venv-2.17, without make lint (make test-2.17-core: the most important files)"
 	@echo "make clean     remove build outputs and caches (.venv and .venv-dev stay; remove them by hand)"
 
 # Without a Python .ci/stack has said so, and ends with no word on stdout.
@@ -78,6 +84,12 @@ $(STAMP_2.17): constraints-2.17.txt pyproject.toml .ci/tensorrt
 # worksteal keeps the tests of a module together, so that its servers and models are mostly made by one worker alone.
 test: $(STAMP) lint
 	$(PY) -m pytest -n 2 --dist worksteal -m "$(TESTS)" $(PYTEST_FLAGS)
+
+test-2.17: $(STAMP_2.17)
+	env $(SWITCH_2.17) $(PY_2.17) -m pytest -n 2 --dist worksteal -m "$(TESTS)" $(PYTEST_FLAGS)
+
+test-2.17-core: $(STAMP_2.17)
+	env $(SWITCH_2.17) $(PY_2.17) -m pytest -n 2 --dist worksteal -m "$(TESTS) and not slow" $(PYTEST_FLAGS) $(CORE_2.17)
 
 quick: $(STAMP)
 	$(PY) -m pytest -n 2 --dist worksteal --quick -m "$(TESTS)" $(PYTEST_FLAGS)

@@ -9,10 +9,68 @@ from tests import zoo
 _layers = tf.keras.layers
 
 
+class FusedNormalization(_layers.Layer):
+    """Keras 2's layer normalization of the last dimension, op by op: its reshape hides the channels from TF-TRT."""
+
+    def __init__(self, center=True, scale=True, **more):
+        super().__init__(**more)
+        self.center, self.scale = center, scale
+
+    def build(self, shape):
+        self.gamma = self.add_weight(name="gamma", shape=(shape[-1],), initializer="ones") if self.scale else None
+        self.beta = self.add_weight(name="beta", shape=(shape[-1],), initializer="zeros") if self.center else None
+
+    def call(self, x):
+        shape = tf.shape(x)
+        rows = tf.reduce_prod([shape[index] for index in range(len(x.shape) - 1)])
+        flat = tf.reshape(x, [1, rows, shape[-1], 1])
+        normal, _, _ = tf.compat.v1.nn.fused_batch_norm(
+            flat, tf.fill([rows], 1.0), tf.fill([rows], 0.0), epsilon=1e-3, data_format="NCHW"
+        )
+        y = tf.reshape(normal, shape)
+        y = y if self.gamma is None else y * tf.convert_to_tensor(self.gamma)
+        return y if self.beta is None else y + tf.convert_to_tensor(self.beta)
+
+
+class Product(_layers.Layer):
+    """A layer of tf.einsum."""
+
+    def __init__(self, equation, **more):
+        super().__init__(**more)
+        self.equation = equation
+
+    def call(self, given):
+        return tf.einsum(self.equation, *given)
+
+
+class Turned(_layers.Layer):
+    def __init__(self, order):
+        super().__init__()
+        self.order = order
+
+    def call(self, x):
+        return tf.transpose(x, self.order)
+
+
+def _einsum(equation, left, right, name):
+    return Product(equation, name=name)([left, right])
+
+
+def _transpose(x, order):
+    return Turned(order)(x)
+
+
+# Keras 3's layer normalization keeps the sizes that it knows, and its tensors are none that TensorFlow's functions take.
+Normalization, einsum, transpose = {
+    2: (_layers.LayerNormalization, tf.einsum, tf.transpose),
+    3: (FusedNormalization, _einsum, _transpose),
+}[keras_versions.major()]
+
+
 def _conv1d():
     inputs = tf.keras.Input((None, 16), name="x")
     x = _layers.Conv1D(16, 3, padding="same", activation="relu")(inputs)
-    x = _layers.LayerNormalization()(x)
+    x = Normalization(name="layer_normalization")(x)
     x = _layers.SeparableConv1D(16, 3, padding="same")(x)
     x = _layers.BatchNormalization()(x)
     x = _layers.Dense(16, activation="gelu")(x)
@@ -45,7 +103,7 @@ def _squeeze_and_excite():
     x = _layers.ReLU(6.0)(_layers.BatchNormalization()(x))
     weights = _layers.Conv2D(4, 1, activation="swish")(_layers.GlobalAveragePooling2D(keepdims=True)(x))
     x = _layers.Multiply()([x, _layers.Conv2D(16, 1, activation="sigmoid")(weights)])
-    x = _layers.AveragePooling2D()(_layers.DepthwiseConv2D(3, padding="same")(x))
+    x = _layers.AveragePooling2D(2)(_layers.DepthwiseConv2D(3, padding="same")(x))
     x = _layers.Flatten()(_layers.PReLU(shared_axes=[1, 2])(x))
     return tf.keras.Model(inputs, _layers.Dense(10, activation="softmax")(x))
 
@@ -56,11 +114,11 @@ def _einsums():
     first = _layers.EinsumDense("abc,cd->abd", (24, 16), name="first")(inputs)
     second = _layers.EinsumDense("abc,cd->abd", (24, 16), name="second")(first)
     left, right = _layers.ReLU()(second), _layers.EinsumDense("abc,cde->abde", (24, 2, 8), name="heads")(second)
-    scores = tf.einsum("abc,adc->abd", left, second, name="scores")
-    mixed = tf.einsum("abd,adc->abc", scores, left, name="mixed")
-    turned = tf.einsum("abde,afde->adbf", right, right, name="turned")
-    moved = tf.transpose(tf.einsum("adbf,afde->abde", turned, right, name="back"), [0, 2, 1, 3])
-    last = tf.einsum("adbe,abc->adec", moved, mixed, name="last")
+    scores = einsum("abc,adc->abd", left, second, name="scores")
+    mixed = einsum("abd,adc->abc", scores, left, name="mixed")
+    turned = einsum("abde,afde->adbf", right, right, name="turned")
+    moved = transpose(einsum("adbf,afde->abde", turned, right, name="back"), [0, 2, 1, 3])
+    last = einsum("adbe,abc->adec", moved, mixed, name="last")
     return tf.keras.Model(
         inputs,
         {"last": last, "mixed": _layers.EinsumDense("abc,cd->abd", (24, 4), name="third")(mixed), "plain": mixed},

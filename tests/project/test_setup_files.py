@@ -21,14 +21,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIND_PYTHON = ROOT / ".ci" / "find_python"
 BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)
 
-WORKS = f'exec "{BASE_PYTHON}" "$@"'
+
+def says(version, without="nothing"):
+    """A Python that runs the code it is given and takes itself for this version, such as (3, 10, 13), and for one without a module."""
+    lie = f"import sys; sys.version_info = {(*version, 'final', 0)}; sys.modules['{without}'] = None; exec(sys.argv[1])"
+    return f'exec "{BASE_PYTHON}" -c "{lie}" "$2"'
+
+
+WORKS = says((3, 10, 13))
 BROKEN_SHIM = 'echo "pyenv: python3.10: command not found" >&2; exit 127'
-# Runs the code it is given, as a Python whose name says 3.10 and whose version does not.
-REALLY_311 = (
-    f'''exec "{BASE_PYTHON}" -c "import sys; sys.version_info = (3, 11, 7, 'final', 0); exec(sys.argv[1])" "$2"'''
-)
-WITHOUT_SSL = f'''exec "{BASE_PYTHON}" -c "import sys; sys.modules['ssl'] = None; exec(sys.argv[1])" "$2"'''
-WITHOUT_ENSUREPIP = f'''exec "{BASE_PYTHON}" -c "import sys; sys.modules['ensurepip'] = None; exec(sys.argv[1])" "$2"'''
+REALLY_311 = says((3, 11, 7))  # whose name says 3.10
+WITHOUT_SSL, WITHOUT_ENSUREPIP = says((3, 10, 13), without="ssl"), says((3, 10, 13), without="ensurepip")
 
 
 class Machine:
@@ -48,8 +51,8 @@ class Machine:
         path.chmod(0o755)
         return path
 
-    def find_python(self, **env):
-        return self.run(FIND_PYTHON, **env)
+    def find_python(self, *version, **env):
+        return self.run(FIND_PYTHON, *version, **env)
 
     def run(self, script, *arguments, **env):
         return subprocess.run(
@@ -180,7 +183,7 @@ def test_when_uv_and_conda_fail_the_message_still_comes(machine):
 
 def test_a_virtual_environment_stands_for_its_base_python(machine):
     """So that .venv may be removed and made again by a shell in which it is active."""
-    assert found(machine.find_python(PYTHON=sys.executable))
+    assert found(machine.find_python("{}.{}".format(*sys.version_info), PYTHON=sys.executable))
 
 
 def really(version):
@@ -269,7 +272,7 @@ def checkout(tmp_path):
     for name in ("Makefile", "constraints.txt", "constraints-2.17.txt", "pyproject.toml", ".ci/tensorrt", ".ci/stack"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    body = f'[ "$1" = -c ] && exec "{BASE_PYTHON}" "$@"; echo "$*" >> "{calls}"'
+    body = f'[ "$1" = -c ] && {WORKS}; echo "$*" >> "{calls}"'
     machine.executable(folder / ".venv/bin/python", body)
     linter = machine.executable(folder / ".venv/bin/lint-imports", f'echo "lint-imports" >> "{calls}"')
     shutil.copy(linter, tmp_path / "linter")
@@ -281,7 +284,7 @@ def checkout(tmp_path):
 
     def run(*arguments):
         calls.write_text("")
-        env = {**os.environ, "MAKEFLAGS": "", "MAKELEVEL": "0", "PYTEST_FLAGS": ""}
+        env = {**os.environ, "TFTRT_ALLOW_TENSORRT": "", "MAKEFLAGS": "", "MAKELEVEL": "0", "PYTEST_FLAGS": ""}
         subprocess.run(
             ["make", *arguments], cwd=folder, env=env, check=True, capture_output=True, text=True, timeout=60
         )
@@ -345,6 +348,22 @@ def test_make_venv_and_make_demo_take_the_second_stack_where_the_script_says_so(
         run("venv")
 
 
+@pytest.mark.parametrize("switch", ["", "TFTRT_ALLOW_TENSORRT=8.6.0"])
+def test_the_tests_of_the_second_stack_get_the_switch_that_its_tensorrt_needs(checkout, tmp_path, switch):
+    folder, run = checkout
+    run("venv-2.17")
+    asked = f'[ "$1" = -c ] && echo runs && exit\n[ "$2" = --switch ] && echo "{switch}" && exit'
+    said = f'echo "$TFTRT_ALLOW_TENSORRT $*" >> "{tmp_path}/calls"'
+    (folder / ".venv-2.17/bin/python").write_text(f"#!/bin/sh\n{asked}\n{said}\n")
+    value = switch.partition("=")[2]
+    (whole,) = run("test-2.17")
+    (core,) = run("test-2.17-core")
+    marked = "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench"
+    assert whole.rstrip() == f"{value} {marked}" and core.startswith(f"{value} {marked} and not slow ")
+    files = core.removeprefix(f"{value} {marked} and not slow").split()
+    assert len(files) == len(set(files)) > 5 and [file for file in files if not (ROOT / file).is_file()] == []
+
+
 class Index:
     """The script .ci/tensorrt, for a site-packages folder of a test, and the releases that its indexes have."""
 
@@ -392,6 +411,11 @@ def test_tensorrt_is_put_where_tensorflow_looks(versions, tmp_path, monkeypatch,
     assert f"TensorRT {versions[0]} is in" in said and ("TFTRT_ALLOW_TENSORRT=8.6.0" in said) == (len(versions) == 1)
     asked = list(index.asked)
     assert index(monkeypatch) == 0 and index.asked == asked
+    monkeypatch.setattr(index.script.sys, "argv", [".ci/tensorrt", "--switch"])
+    capsys.readouterr()
+    assert index(monkeypatch) == 0 and index.asked == asked
+    assert capsys.readouterr().out == ("TFTRT_ALLOW_TENSORRT=8.6.0\n" if len(versions) == 1 else "")
+    monkeypatch.setattr(index.script.sys, "argv", [".ci/tensorrt"])
     for name in names:
         # The links are gone, or lead nowhere; the libraries lie there.
         (tmp_path / "tensorflow" / name).unlink()
@@ -497,14 +521,39 @@ def test_gpu_tests_run_with_a_python_that_the_machine_brings(checkout, tmp_path)
     assert not (folder / ".venv").exists()
 
 
-def test_continuous_integration_runs_make_test_from_any_folder(machine, tmp_path):
-    # A tritonserver that cannot be had is no reason to stop.
-    machine.executable(machine.bin / "make", 'echo "$PWD: make $*"; [ "$1" = test ]')
-    # Neither are packages of the system; without this line a test installs them.
-    machine.executable(machine.bin / "apt-get", "exit 100")
-    env = {"PATH": f"{machine.bin}:{os.environ['PATH']}"}
-    result = subprocess.run([ROOT / ".ci/run"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
-    assert result.stdout == f"{ROOT}: make triton\n{ROOT}: make test\n" and result.returncode == 0
+@pytest.fixture
+def continuous(machine, tmp_path):
+    """A function: the targets that continuous integration makes, and its result, where those named fail."""
+
+    def run(*failing):
+        refuses = "".join(f'[ "$1" = {target} ] && exit 2; ' for target in failing)
+        machine.executable(machine.bin / "make", f'echo "$PWD: $*"; {refuses}exit 0')
+        # No test installs packages of the system.
+        machine.executable(machine.bin / "apt-get", "exit 100")
+        env = {"PATH": f"{machine.bin}:{os.environ['PATH']}"}
+        result = subprocess.run([ROOT / ".ci/run"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+        assert all(line.startswith(f"{ROOT}: ") for line in result.stdout.splitlines())
+        return [line.removeprefix(f"{ROOT}: ") for line in result.stdout.splitlines()], result
+
+    return run
+
+
+def test_continuous_integration_runs_make_test_and_the_core_on_the_second_stack_from_any_folder(continuous):
+    made, result = continuous()
+    assert made == ["triton", "test", "venv-2.17", "test-2.17-core"] and (result.returncode, result.stderr) == (0, "")
+
+
+def test_continuous_integration_goes_on_without_what_cannot_be_downloaded(continuous):
+    made, result = continuous("triton", "venv-2.17")
+    assert made == ["triton", "test", "venv-2.17"] and result.returncode == 0
+    (said,) = result.stderr.splitlines()
+    assert "tests of TensorFlow 2.17 were left out" in said
+
+
+@pytest.mark.parametrize(("failing", "made"), [("test", 2), ("test-2.17-core", 4)])
+def test_continuous_integration_fails_where_tests_do(continuous, failing, made):
+    targets, result = continuous(failing)
+    assert len(targets) == made and result.returncode != 0
 
 
 def _normal(name):

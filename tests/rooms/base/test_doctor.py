@@ -15,12 +15,13 @@ import types
 
 import pytest
 
+from tests import stacks
 from tftrt_tools.base import errors, stack, tensorrt_rule
 from tftrt_tools.base.stack import diagnosis, elf, facts, gpus, installed, libraries, mends, problems, releases
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
-RECOMMENDED = f'"tensorflow[and-cuda]=={releases.RECOMMENDED}"'
+RECOMMENDED = stacks.INSTALL
 
 needs_tensorflow = pytest.mark.skipif(
     not (SITE / "tensorflow").is_dir() or not (SITE / "tensorrt").is_dir(),

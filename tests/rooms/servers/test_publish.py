@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 
+from tests import stacks
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tftrt_tools.base import errors
@@ -123,6 +124,7 @@ def test_a_native_model_with_strings_and_several_signatures_needs_no_evidence(zo
     assert done.warm_up.replay.mode == "cpu" and len(done.warm_up.replay.records) == len(logs) == 6
 
 
+@stacks.needs_image
 def test_a_model_with_engines_is_published_for_their_tensorrt_and_for_no_other(built_once, tmp_path):  # noqa: F811
     model, _ = built_once
     with pytest.raises(errors.CheckFailed, match="has 8.4.3: they end the server"):
@@ -452,7 +454,7 @@ def test_an_int8_table_names_its_tensorrt(converted):
     found = model_facts_job.read(str(converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data")))
     assert (
         found.tables
-        and set(found.tables.values()) == {"8.5.3"}
+        and set(found.tables.values()) <= set(stacks.here().loaded)
         and set(found.tables) <= {one.name for one in found.seen.engines}
     )
 

@@ -1,0 +1,60 @@
+"""What differs between the stacks that the tests run on, as data: TensorFlow 2.14 with Keras 2, and TensorFlow 2.17 with Keras 3."""
+
+import dataclasses
+import functools
+import importlib.metadata
+import importlib.util
+import re
+import sys
+
+import pytest
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    tensorflow: str
+    linked: str
+    """The TensorRT that TensorFlow is linked with."""
+    loaded: tuple[str, ...]
+    """Those that may be installed for it."""
+    compared: int
+    """Tensors of the digits CNN that an export compares up to its second convolution: Keras 2 has the batch normalization for one of them."""
+
+
+STACKS = {
+    "2.14": Stack("2.14.1", linked="8.4.3", loaded=("8.5.3",), compared=3),
+    "2.17": Stack("2.17.1", linked="8.6.1", loaded=("8.6.0", "8.6.1"), compared=2),
+}
+
+
+@functools.cache
+def here() -> Stack:
+    """The stack of this Python. Another TensorFlow is a KeyError: its row is missing."""
+    return STACKS[".".join(importlib.metadata.version("tensorflow").split(".")[:2])]
+
+
+# What commands advise depends on the Python alone: TensorFlow 2.14's TensorRT has no wheels for later ones.
+EXPORT, INSTALL = (
+    ("export", '"tensorflow[and-cuda]==2.14.1"')
+    if sys.version_info[:2] == (3, 10)
+    else ("export-tensorflow", '"tensorflow[and-cuda]==2.17.1"')
+)
+
+needs_bindings = pytest.mark.skipif(
+    importlib.util.find_spec("tensorrt") is None,
+    reason="TensorRT's Python package is not installed: 8.6 has none for Python 3.12",
+)
+
+_KERAS_3 = importlib.util.find_spec("tensorflow") is not None and here().tensorflow != STACKS["2.14"].tensorflow
+needs_keras_2 = pytest.mark.skipif(_KERAS_3, reason="it states nodes of Keras 2's graph, and Keras 3 writes others")
+needs_image = pytest.mark.skipif(_KERAS_3, reason="it publishes for the project's image, which has TensorRT 8.5.3")
+
+# Keras 3 gives these ops names of its own.
+_OPS = {"Conv2D": "(Conv2D|convolution)"}
+
+
+def node(name: str) -> str:
+    """A regular expression for a node that Keras 2 gives this name, such as conv1/Conv2D. Keras 3 puts a number behind each layer's name when
+    it saves a model: conv1_1/convolution."""
+    *layers, op = name.split("/")
+    return "/".join([*(rf"{re.escape(layer)}(_\d+)?" for layer in layers), _OPS.get(op, re.escape(op))])
