@@ -98,6 +98,11 @@ def tensorrt_versions() -> tuple[str, str]:
     return linked, loaded
 
 
+def tensorrt_loaded() -> str | None:
+    """As "8.5.3", None where TensorFlow can load none."""
+    return tensorrt_versions()[1] if _pywrap_py_utils.is_tensorrt_enabled() else None
+
+
 def _versions() -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(linked, loaded), as tensorrt_versions."""
     return _pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version()

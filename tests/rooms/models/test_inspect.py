@@ -439,6 +439,18 @@ def test_saved_engines_are_read_without_being_loaded(built):
     assert "nothing disagrees" in done.stdout
 
 
+def test_engines_are_compared_with_the_tensorrt_that_tensorflow_loads_whatever_wheel_it_is_of(built):
+    from tftrt_tools.base import tf_private
+
+    path, _ = built
+    manifest = passport.read(path, passport.MANIFEST)
+    assert not any("here is" in one.text for one in look(path).findings)
+    manifest["versions"]["tensorrt"] = "8.4.3"
+    passport.write(path, passport.MANIFEST, manifest)
+    here = f"built with TensorRT 8.4.3; here is {tf_private.tensorrt_versions()[1]}"
+    assert any(here in one.text for one in look(path).findings)
+
+
 def test_a_model_with_saved_engines_runs_natively_in_both_loaders_where_no_gpu_is(built_once, zoo_model, tmp_path):
     import numpy as np
     import tensorflow as tf

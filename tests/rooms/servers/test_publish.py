@@ -17,11 +17,12 @@ from tests import stacks
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tftrt_tools.base import errors
+from tftrt_tools.base.stack import installed, libraries
 from tftrt_tools.command_line.commands import publish as command
 from tftrt_tools.models.execution import npz
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving import version_directories
-from tftrt_tools.servers.serving.publishing import model_facts_job, publish
+from tftrt_tools.servers.serving.publishing import model_facts_job, publish, server_target
 from tftrt_tools.servers.serving.warmup import warmup_file, warmup_file_job, warmup_requests
 
 NO_WARMUP = publish.Options(warm_up=False)
@@ -143,6 +144,26 @@ def test_a_model_with_engines_is_published_for_their_tensorrt_and_for_no_other(b
     assert said(done.path)["verified"] is False and said(done.path)["engines"] == 2
     # No GPU here and no such engines either: the requests ran through the native segments.
     assert done.warm_up.replay.mode == "native segments"
+
+
+# This machine
+
+
+def test_this_machine_is_asked_for_the_library_that_tensorflow_loads(monkeypatch, tmp_path):
+    """Not for a wheel: another release, built here as a library, lies before it in the loader's path."""
+    from tftrt_tools.base import tf_private
+
+    here = server_target.machine()
+    assert here.tftrt and here.tensorrt == tf_private.tensorrt_versions()[1]
+    (name,) = (name for name, _ in libraries.needed(installed.tensorflow()) if libraries.stem(name) == "nvinfer")
+    source = "int getInferLibVersion() { return 8999; }"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-w", "-o", tmp_path / name, "-xc", "-"], input=source.encode(), check=True
+    )
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert server_target.machine().tensorrt == "8.9.99"
+    (tmp_path / name).write_text("no library")
+    assert server_target.machine().tensorrt is None
 
 
 # The gate

@@ -3,16 +3,22 @@
 import pytest
 
 from tests.publish_facts import engine_op, facts
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, tensorrt_rule
 from tftrt_tools.base.stack import images, releases
 from tftrt_tools.servers.serving.publishing import server_target, target_preflight, verification_check
 
 HERE = server_target.Machine("2.14.1", "8.5.3.1", ("9.0",))
+# This machine with the other stack: the TensorRT that TensorFlow asks for, the one that stands in for it, and none that it takes.
+HERE_861, HERE_860, HERE_NONE = (
+    server_target.Machine("2.17.1", tensorrt, ("9.0",)) for tensorrt in ("8.6.1", "8.6.0", None)
+)
 STOCK = "tensorflow/serving:2.14.1-gpu"
 WITH_TFTRT = (
     "local",
     "tftrt/serving",
-    "tftrt/serving:latest",
+    "tftrt/serving:2.14.1",
+    "tftrt/serving:2.17.1",
+    "docker.io/tftrt/serving:2.17.1@sha256:0",
     "tensorflow/serving:2.11.0-gpu",
     "tensorflow/serving:2.12.2-gpu",
     "tensorflow/serving:2.13.1-gpu",
@@ -74,22 +80,91 @@ def test_where_tftrt_is_not_a_converted_model_is_refused_and_a_native_one_is_not
         (STOCK, "8.4.3"),
         ("tftrt/serving", "8.5.3"),
         ("tensorflow/serving:2.15.1-gpu", "8.6.1"),
+        ("tensorflow/serving:2.16.1-gpu", "8.6.1"),
         ("tensorflow/serving:2.17.1-gpu", "8.6.1"),
+        ("tftrt/serving:2.14.1", "8.5.3"),
+        ("tftrt/serving:2.17.1", "8.6.1"),
         ("local", "8.5.3.1"),
     ],
 )
-@pytest.mark.parametrize("engine", ["7.2.2.3", "8.4.3.1", "8.5.3.1", "8.6.1.6"])
+@pytest.mark.parametrize("engine", ["7.2.2.3", "8.4.3.1", "8.5.3.1", "8.6.0.12", "8.6.1.6", "8.6.2.3", "10.8.0.43"])
 def test_engines_go_only_to_a_server_of_their_own_tensorrt(target, tensorrt, engine):
-    found = obstacles(built((engine, "9.0")), target)
-    assert (found == []) == engine.startswith(tensorrt[:5])
-    assert all(f"TensorRT {engine}" in text and tensorrt in text for text in found)
+    by_manifest = {"gpu": {"compute_capability": "9.0"}, "versions": {"tensorrt": engine[: engine.rindex(".")]}}
+    for given in (built((engine, "9.0")), built((None, None), manifest=by_manifest)):
+        found = checked(given, target).obstacles
+        assert (found == ()) == engine.startswith(tensorrt[:5])
+        assert len(found) <= 1 and all("\n" not in one.text + one.mend for one in found)
+        assert all(f"TensorRT {engine[:5]}" in one.text and tensorrt in one.text for one in found)
 
 
-def test_the_ways_out_are_strip_and_the_image_that_reads_these_engines():
-    (mend,) = [one.mend for one in checked(built(("8.5.3.1", "9.0")), STOCK).obstacles]
-    assert "tftrt build MODEL --strip" in mend and "tftrt/serving" in mend
-    (mend,) = [one.mend for one in checked(built(("8.6.1.6", "9.0")), STOCK).obstacles]
-    assert "tftrt build MODEL --strip" in mend and "tftrt/serving" not in mend
+@pytest.mark.parametrize("engine", ["8.4.3.1", "8.5.3.1", "8.6.0.12", "8.6.1.6"])
+@pytest.mark.parametrize("target", WITHOUT)
+def test_engines_go_to_no_server_without_tftrt_whatever_tensorrt_lies_in_its_image(target, engine):
+    (found,) = checked(built((engine, "9.0")), target).obstacles
+    assert "do not load there" in found.text or "does not load there" in found.text
+    assert ("is used by nothing" in found.text) == target.endswith("-gpu")
+
+
+@pytest.mark.parametrize(
+    ("here", "engine", "words"),
+    [
+        (HERE_861, "8.6.1.6", ""),
+        (HERE_861, "8.6.0.12", "local has 8.6.1"),
+        (HERE_861, "8.5.3.1", "local has 8.6.1"),
+        (HERE_860, "8.6.0.12", ""),
+        (HERE_860, "8.6.1.6", "local has 8.6.0"),
+        (HERE_NONE, "8.6.1.6", "finds no TensorRT that it takes"),
+        (HERE_NONE, "8.6.0.12", "finds no TensorRT that it takes"),
+    ],
+)
+def test_this_machine_takes_the_engines_of_the_tensorrt_that_its_tensorflow_loads(here, engine, words):
+    found = obstacles(built((engine, "9.0")), "local", here=here)
+    assert len(found) == bool(words) and all(words in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("engine", "target", "mend"),
+    [
+        ("8.5.3.1", STOCK, "; or serve them with --target=tftrt/serving:2.14.1"),
+        ("8.5.3.1", "tensorflow/serving:2.17.1-gpu", "; or serve them with --target=tftrt/serving:2.14.1"),
+        ("8.6.1.6", STOCK, "; or serve them with --target=tftrt/serving:2.17.1"),
+        ("8.6.1.6", "tftrt/serving", "; or serve them with --target=tftrt/serving:2.17.1"),
+        ("8.6.0.12", "tensorflow/serving:2.17.1-gpu", "; or build them with TensorRT 8.6.1"),
+        ("8.6.0.12", "tensorflow/serving:2.12.2-gpu", "`tftrt build MODEL --strip`"),
+    ],
+)
+def test_the_ways_out_are_strip_and_the_image_that_reads_these_engines(engine, target, mend):
+    (found,) = checked(built((engine, "9.0")), target).obstacles
+    assert "`tftrt build MODEL --strip`" in found.mend and found.mend.endswith(mend)
+    if "--target=" in mend:
+        assert obstacles(built((engine, "9.0")), mend.rpartition("=")[2]) == []
+
+
+@pytest.mark.parametrize(("tftrt", "gpu"), [(False, True), (False, False)])
+def test_a_tensorflow_here_without_tftrt_is_no_target_of_a_converted_model(tftrt, gpu):
+    here = server_target.Machine("2.18.0", None, (), tftrt=tftrt, gpu=gpu)
+    (found,) = checked(facts(engines=[engine_op()], unknown_ops=("TRTEngineOp",)), "local", here=here).obstacles
+    assert "TensorFlow 2.18.0 here has no TF-TRT" in found.text and "--target" in found.mend
+    assert obstacles(facts(converted=False), "local", here=here) == []
+    # It knows TF-TRT's op no more, and the server that is named does.
+    given = facts(engines=[engine_op()], unknown_ops=("TRTEngineOp",))
+    assert obstacles(given, "tensorflow/serving:2.17.1-gpu", here=here) == []
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "tensorrt", "allowed", "taken"),
+    [
+        ("2.14.1", "8.4.3", "", True),
+        ("2.17.1", "8.6.1", "", True),
+        ("2.17.1", "8.6.0", "", False),
+        ("2.17.1", "8.6.0", "8.6.0", True),
+        ("2.17.1", "10.8.0", "", False),
+        (None, "8.6.1", "", True),
+    ],
+)
+def test_a_tensorrt_that_tensorflow_does_not_take_is_none(tensorflow, tensorrt, allowed, taken, monkeypatch):
+    monkeypatch.setenv(tensorrt_rule.ALLOW, allowed)
+    assert server_target._taken(tensorflow, tensorrt) == taken
 
 
 def test_an_image_whose_tensorrt_is_not_known_gets_no_engines():
@@ -108,6 +183,11 @@ def test_an_image_whose_tensorrt_is_not_known_gets_no_engines():
         "tensorflow/serving:2.20.0-gpu",
         "Local",
         "tensorflow/serving:2.14.1-devel-gpu",
+        "tftrt/serving:latest",
+        "tftrt/serving:1",
+        "tftrt/serving:2.16.2",
+        "tftrt/serving:2.17.1-gpu",
+        "tftrt/serving:",
     ],
 )
 def test_images_of_which_nothing_is_known_are_refused(target):
@@ -121,7 +201,21 @@ def test_the_images_agree_with_the_table_of_releases():
             image = images.image(f"{images.STOCK}:{releases.text(minor)}.0-gpu")
             assert image.tftrt and (image.tensorrt is None or int(image.tensorrt.split(".")[0]) == release.tensorrt)
     assert not images.image(f"{images.STOCK}:2.{releases.NEWEST[1] + 1}.0-gpu").tftrt
-    assert images.OWN_IMAGE.tensorflow == releases.RECOMMENDED
+    assert [one.tensorflow for one in images.OWN_IMAGES] == [releases.RECOMMENDED, releases.LAST]
+    for own in images.OWN_IMAGES:
+        stock = images.image(images.of(own.tensorflow)[1])
+        assert images.of(own.tensorflow)[0] == own.name and stock.tensorflow == own.tensorflow
+        assert (stock.tensorrt == own.tensorrt) == (own.tensorflow == releases.LAST), (
+            "the library is swapped in one of them"
+        )
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "version"),
+    [(None, "2.14.1"), ("2.13.1", "2.14.1"), ("2.14.1", "2.14.1"), ("2.15.1", "2.17.1"), ("2.21.0", "2.17.1")],
+)
+def test_a_model_is_served_by_the_image_that_is_not_older(tensorflow, version):
+    assert images.of(tensorflow) == (f"tftrt/serving:{version}", f"tensorflow/serving:{version}-gpu")
 
 
 # Compute capability

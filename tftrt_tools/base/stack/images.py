@@ -46,20 +46,30 @@ _TENSORRT = {
 }
 # The last TensorFlow with TF-TRT.
 _LAST_WITH_TFTRT = releases.NEWEST
-OWN_IMAGE = Image(name=OWN, tensorflow=releases.RECOMMENDED, gpu=True, tensorrt="8.5.3", tftrt=True)
+# What serving/Dockerfile makes. In the first, the stock image's TensorRT is swapped for the one that builds the engines; in the second not.
+OWN_IMAGES = tuple(
+    Image(name=f"{OWN}:{tensorflow}", tensorflow=tensorflow, gpu=True, tensorrt=tensorrt, tftrt=True)
+    for tensorflow, tensorrt in ((releases.RECOMMENDED, "8.5.3"), (releases.LAST, "8.6.1"))
+)
+# The one that a name without a tag means.
+OWN_IMAGE = dataclasses.replace(OWN_IMAGES[0], name=OWN)
 _TAG = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(-gpu)?")
-_KNOWN = f"known are {OWN} and {STOCK}:X.Y.Z or {STOCK}:X.Y.Z-gpu, from 2.11 to 2.19"
+_OWN_NAMES = " and ".join(one.name for one in OWN_IMAGES)
+_KNOWN = f"known are {_OWN_NAMES}, and {STOCK}:X.Y.Z or {STOCK}:X.Y.Z-gpu, from 2.11 to 2.19"
 
 
 def image(reference: str) -> Image:
-    """The Image that `reference` names, such as "tensorflow/serving:2.14.1-gpu" or "tftrt/serving:1".
+    """The Image that `reference` names, such as "tensorflow/serving:2.14.1-gpu" or "tftrt/serving:2.17.1".
 
     Raises: UsageError for an image that this project does not know, and for a tag that names no release.
     """
-    name = reference.split("@")[0]  # a digest adds nothing to the tag before it
-    repository, _, tag = name.removeprefix("docker.io/").partition(":")
+    name = reference.split("@")[0].removeprefix("docker.io/")  # a digest adds nothing to the tag before it
+    own = next((one for one in (OWN_IMAGE, *OWN_IMAGES) if one.name == name), None)
+    if own:
+        return dataclasses.replace(own, name=reference)
+    repository, _, tag = name.partition(":")
     if repository == OWN:
-        return dataclasses.replace(OWN_IMAGE, name=reference)
+        raise errors.UsageError(f"--target={reference}: serving/Dockerfile makes no image with this tag", _KNOWN)
     if repository != STOCK:
         raise errors.UsageError(f"--target={reference}: nothing is known of this image", _KNOWN)
     match = _TAG.fullmatch(tag)
@@ -76,3 +86,15 @@ def image(reference: str) -> Image:
         tensorrt=_TENSORRT[minor] if gpu else None,
         tftrt=gpu and minor <= _LAST_WITH_TFTRT,
     )
+
+
+def of(tensorflow: str | None) -> tuple[str, str]:
+    """The images for the models of a TensorFlow: this project's, and the stock one. Args: tensorflow: its version, None without one."""
+    newer = (releases.minor(tensorflow) or (0, 0)) > (releases.minor(releases.RECOMMENDED) or (0, 0))
+    version = releases.LAST if newer else releases.RECOMMENDED
+    return f"{OWN}:{version}", f"{STOCK}:{version}-gpu"
+
+
+def with_tensorrt(version: str) -> str | None:
+    """The name of this project's image that reads engines of a TensorRT, None where none does."""
+    return next((one.name for one in OWN_IMAGES if one.tensorrt == ".".join(version.split(".")[:3])), None)

@@ -71,7 +71,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "target",
         "local",
-        "what will serve it: local (a server on this machine), tftrt/serving, or tensorflow/serving:TAG",
+        "what will serve it: local (a server on this machine), tftrt/serving:TAG, or tensorflow/serving:TAG",
         **text,
     )
     flags.DEFINE_string(

@@ -60,7 +60,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "image",
         "",
-        "image of --backend=docker; by default tftrt/serving:2.14.1, else tensorflow/serving:2.14.1-gpu",
+        "image of --backend=docker; by default tftrt/serving:2.14.1 (2.17.1 with a newer TensorFlow), else the stock one",
         **text,
     )
     flags.DEFINE_string(

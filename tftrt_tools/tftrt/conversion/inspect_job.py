@@ -81,12 +81,13 @@ def _unwrapped(meta_graph: meta_graph_pb2.MetaGraphDef, manifest: Mapping[str, A
 
 
 def _converted(model: str, meta_graph: meta_graph_pb2.MetaGraphDef, settings: Settings) -> Inspection:
-    from tftrt_tools.base.stack import installed, nvml_job
+    from tftrt_tools.base import tf_private
+    from tftrt_tools.base.stack import nvml_job
 
     keys = signatures.chosen(list(signatures.definitions(meta_graph)), settings.signature_keys)
     seen = inspector.inspect(model, meta_graph)
     capabilities = [gpu.compute_capability for gpu in nvml_job.query().gpus]
-    listed = findings.find(seen, installed.version_of("tensorrt"), capabilities)
+    listed = findings.find(seen, tf_private.tensorrt_loaded(), capabilities)
     calibration, damaged = agreement.read(model)
     if seen.manifest is not None and not damaged:
         texts = {

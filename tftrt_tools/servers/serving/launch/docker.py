@@ -10,15 +10,13 @@ import signal
 import subprocess
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.stack import images
+from tftrt_tools.base.stack import images, installed
 from tftrt_tools.models.savedmodel import engine_assets
 from tftrt_tools.servers.serving import server_flags, version_directories
 from tftrt_tools.servers.serving.launch import backend, binary, start_preflight
 from tftrt_tools.servers.serving.launch import serve_plan as plans
 from tftrt_tools.servers.serving.launch.serve_plan import Plan
 
-# serving/Dockerfile makes the first; the second is the stock image, which has another TensorRT.
-IMAGES = (f"{images.OWN}:2.14.1", f"{images.STOCK}:2.14.1-gpu")
 _HOST = "127.0.0.1"
 _STOP_SECONDS = 10
 _ASK_SECONDS = 20
@@ -30,8 +28,9 @@ class Docker(backend.Backend):
     name = "docker"
 
     def __init__(self, image: str = "") -> None:
-        """Args: image: name of the image; by default the first of IMAGES that is there."""
-        self._wanted = (image,) if image else IMAGES
+        """Args: image: name of the image; by default this project's or the stock one of the TensorFlow here, the first that is there."""
+        tensorflow = installed.tensorflow()
+        self._wanted = (image,) if image else images.of(tensorflow.version if tensorflow else None)
 
     def available(self) -> tuple[bool, str]:
         return self._state[1:]
@@ -101,16 +100,23 @@ class Docker(backend.Backend):
             image = images.image(self._state[0])
         except errors.UsageError:
             return  # an image of the user's own
-        if not image.tensorrt:
-            return
+        if image.tftrt and not image.tensorrt:
+            return  # nothing is known of its TensorRT
         for model in plan.models:
             for path in start_preflight.to_load(model):
                 for asset in engine_assets.read(path):
+                    if not image.tensorrt:
+                        raise errors.TftrtError(
+                            f"{path} is a TF-TRT model with engines, and {image.name} has no TF-TRT: it does not load there",
+                            "use an image with TF-TRT, or publish the original model",
+                        )
                     if asset.tensorrt and not engine_assets.same_release(asset.tensorrt, image.tensorrt):
+                        reads = images.with_tensorrt(asset.tensorrt)
                         raise errors.TftrtError(
                             f"the engines of {path} are of TensorRT {asset.tensorrt}, and {image.name} has {image.tensorrt}: it "
                             "would end while it loads them",
-                            f"make the image of serving/Dockerfile ({IMAGES[0]}), or publish a copy without engines",
+                            (f"make the image of serving/Dockerfile ({reads}), or " if reads else "")
+                            + "publish a copy without engines",
                         )
 
 

@@ -8,6 +8,9 @@ from tftrt_tools.base.process import jobs
 from tftrt_tools.models.savedmodel.engine_assets import EngineAsset
 from tftrt_tools.models.savedmodel.inspection import Inspection
 
+# Ops that only a TensorFlow with TF-TRT has.
+TFTRT_OPS = frozenset({"TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource", "SerializeTRTResource"})
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts(records.Record):

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import findings, graph, inspector, protos, session_load
+from tftrt_tools.servers.serving.publishing import model_facts
 from tftrt_tools.servers.serving.publishing.model_facts import Facts
 from tftrt_tools.tftrt.calibration import table
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
-
-# Ops that only a TensorFlow with TF-TRT has.
-_TFTRT_OPS = frozenset({"TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource", "SerializeTRTResource"})
 
 
 def read(model: str) -> Facts:
@@ -34,7 +32,7 @@ def read(model: str) -> Facts:
         methods=methods,
         unknown_ops=_unknown(ops, meta_graph.graph_def),
         tables=_tables(meta_graph.graph_def),
-        engine_ops=sum(ops[name] for name in _TFTRT_OPS),
+        engine_ops=sum(ops[name] for name in model_facts.TFTRT_OPS),
         lost=session_load.lost(meta_graph),
     )
 

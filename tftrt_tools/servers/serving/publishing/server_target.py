@@ -3,13 +3,13 @@
 import dataclasses
 from typing import Any
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, tensorrt_rule
 from tftrt_tools.base.process import child
-from tftrt_tools.base.stack import gpus, images, installed, probes
+from tftrt_tools.base.stack import gpus, images, installed, libraries, probes, releases
 
 LOCAL = "local"
-# Seconds for asking the driver.
-_DRIVER_SECONDS = 30
+# Seconds for loading TensorRT and asking the driver.
+_PROBE_SECONDS = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Target:
         """The target in words: local: TensorFlow 2.14.1, TensorRT 8.5.3, compute capability 9.0."""
         parts = [
             f"TensorFlow {self.tensorflow or 'unknown'}",
-            f"TensorRT {self.tensorrt or ('unknown' if self.tftrt else 'none')}",
+            f"TensorRT {self.tensorrt or ('unknown' if self.tftrt and not self.own else 'none')}",
         ]
         if self.compute_capabilities:
             parts.append("compute capability " + ", ".join(self.compute_capabilities))
@@ -54,22 +54,45 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What this machine has. compute_capabilities: of the GPUs that its driver lists, () without one."""
+    """What this machine has. tensorrt: the version that its TensorFlow loads, None where it finds none that it takes.
+    compute_capabilities: of the GPUs that its driver lists, () without one. tftrt, gpu: whether its TensorFlow has TF-TRT, and CUDA."""
 
     tensorflow: str | None
     tensorrt: str | None
     compute_capabilities: tuple[str, ...]
+    tftrt: bool = True
+    gpu: bool = True
 
 
 def machine() -> Machine:
-    """The Machine here; reads files and asks the driver, in a child process. Never raises for a broken driver."""
+    """The Machine here: its files, and in a child process TensorRT's library and the driver. Never raises for broken ones of these."""
     tensorflow = installed.tensorflow()
+    # A wheel's version would not do: TensorRT may lie in another one, in none, or in LD_LIBRARY_PATH.
+    names = tuple(name for name, _ in libraries.needed(tensorflow) if libraries.stem(name) == "nvinfer")
     try:
-        driver = probes.driver.run(None, timeout=_DRIVER_SECONDS).result
+        found = probes.machine.run(
+            probes.Request(libraries=names, seconds=_PROBE_SECONDS),
+            env={"LD_LIBRARY_PATH": ":".join(libraries.loader_path(tensorflow)) or None},
+            timeout=_PROBE_SECONDS + 5,
+        ).result
     except (errors.TftrtError, child.ChildBug):
-        driver = gpus.Driver()
-    capabilities = tuple(dict.fromkeys(gpu.compute_capability for gpu in driver.gpus))
-    return Machine(tensorflow.version if tensorflow else None, installed.version_of("tensorrt"), capabilities)
+        found = probes.Machine(libraries=(), gpus=gpus.Driver())
+    version = tensorflow.version if tensorflow else None
+    build = tensorflow.build if tensorflow else {}
+    return Machine(
+        version,
+        next((one.version for one in found.libraries if one.version and _taken(version, one.version)), None),
+        tuple(dict.fromkeys(gpu.compute_capability for gpu in found.gpus.gpus)),
+        tftrt=build.get("is_tensorrt_build") is not False and (releases.minor(version) or (0, 0)) <= releases.NEWEST,
+        gpu=build.get("is_cuda_build") is not False,
+    )
+
+
+def _taken(tensorflow: str | None, tensorrt: str) -> bool:
+    """Whether TensorFlow takes this TensorRT, where its release says which one it is linked with."""
+    release = releases.release(tensorflow)
+    linked = [int(part) for part in release.nvinfer.split(".")] if release else []
+    return len(linked) < 3 or tensorrt_rule.goes_with([int(part) for part in tensorrt.split(".")], linked)
 
 
 def resolve(name: str, compute_capability: str, here: Machine) -> Target:
@@ -84,8 +107,8 @@ def resolve(name: str, compute_capability: str, here: Machine) -> Target:
             name=LOCAL,
             tensorflow=here.tensorflow,
             tensorrt=here.tensorrt,
-            gpu=True,
-            tftrt=True,
+            gpu=here.gpu,
+            tftrt=here.tftrt,
             compute_capabilities=given or here.compute_capabilities,
             own=True,
         )

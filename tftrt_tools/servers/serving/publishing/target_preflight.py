@@ -11,6 +11,7 @@ from tftrt_tools.base import records
 from tftrt_tools.base.stack import images, releases
 from tftrt_tools.models.savedmodel import engine_assets, tensor_kinds
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
+from tftrt_tools.servers.serving.publishing import model_facts
 from tftrt_tools.servers.serving.publishing.model_facts import Facts
 from tftrt_tools.servers.serving.publishing.server_target import Target
 
@@ -76,7 +77,8 @@ def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
 
 
 def _of_ops(facts: Facts, target: Target, options: Options) -> Iterator[Obstacle]:
-    missing = [name for name in facts.unknown_ops if name not in options.custom_ops]
+    # TF-TRT's own ops are the matter of _of_tftrt: the TensorFlow here may lack them, and the target have them.
+    missing = [name for name in facts.unknown_ops if name not in {*options.custom_ops, *model_facts.TFTRT_OPS}]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         yield Obstacle(
@@ -88,16 +90,22 @@ def _of_ops(facts: Facts, target: Target, options: Options) -> Iterator[Obstacle
 def _of_tftrt(facts: Facts, target: Target) -> Iterator[Obstacle]:
     if target.tftrt or not facts.engine_ops:
         return
-    if target.gpu:
-        newest = releases.text(releases.NEWEST)
+    newest, original = releases.text(releases.NEWEST), "or publish the original model"
+    if target.own:
         yield Obstacle(
-            f"{target.name} has no TF-TRT: TensorFlow dropped it after {newest}; the model's engine ops do not load there",
-            f"use an image of {newest} or earlier, {images.OWN}, or publish the original model",
+            f"the TensorFlow {target.tensorflow} here has no TF-TRT: the model's engine ops do not load in it",
+            f"name the server that will run it with --target, use a TensorFlow of {newest} or earlier with CUDA, {original}",
+        )
+    elif target.gpu:
+        yield Obstacle(
+            f"{target.name} has no TF-TRT: TensorFlow dropped it after {newest}, and the TensorRT in such an image is used by nothing; the "
+            "model's engine ops do not load there",
+            f"use an image of {newest} or earlier, {images.OWN}, {original}",
         )
     else:
         yield Obstacle(
             f"{target.name} is built without CUDA: it has no engine ops, so the model does not load there",
-            f"use the -gpu image, {images.OWN}, or publish the original model",
+            f"use the -gpu image, {images.OWN}, {original}",
         )
 
 
@@ -109,8 +117,13 @@ def engine_obstacles(
     for tensorrt, capability in dict.fromkeys(
         engine_assets.origin(asset, facts.seen.manifest) for asset in facts.assets
     ):
-        ways = _ways_out(model, tensorrt)
-        if target.tensorrt is None:
+        ways = _ways_out(model, tensorrt, target)
+        if target.tensorrt is None and target.own:
+            yield Obstacle(
+                "the model carries engines, and the TensorFlow here finds no TensorRT that it takes",
+                f"`tftrt doctor` says what is missing; or name the server that will run it with --target; or {ways}",
+            )
+        elif target.tensorrt is None:
             yield Obstacle(f"the model carries engines, and which TensorRT {target.name} has is not known", ways)
         elif tensorrt is None and not options.allow_unknown_engines:
             yield Obstacle(
@@ -191,8 +204,10 @@ def _build_or_strip(model: str | pathlib.Path) -> str:
     return f"build them again (`tftrt build {model} --shapes=…`), or take them away (`tftrt build {model} --strip`)"
 
 
-def _ways_out(model: str | pathlib.Path, tensorrt: str | None) -> str:
+def _ways_out(model: str | pathlib.Path, tensorrt: str | None, target: Target) -> str:
     ways = f"take them away and let warm-up build them in the server: `tftrt build {model} --strip`"
-    own = images.OWN_IMAGE.tensorrt
-    fits = tensorrt is not None and own is not None and engine_assets.same_release(tensorrt, own)
-    return f"{ways}; or serve them with --target={images.OWN}" if fits else ways
+    reads = images.with_tensorrt(tensorrt) if tensorrt else None
+    if reads:
+        return f"{ways}; or serve them with --target={reads}"
+    # Such as 8.6.0, which no image has.
+    return f"{ways}; or build them with TensorRT {target.tensorrt}" if target.tensorrt else ways
