@@ -46,7 +46,7 @@ help:
 	@echo "make format    lay out the code as ruff does; make lint checks it"
 	@echo "make docs      the pages as a site, in build/site; docs/flags.md from the commands"
 	@echo "make venv      only create or refresh .venv; where no Python 3.10 is, and 3.12 or 3.11 is, .venv-2.17"
-	@echo "make venv-2.17 TensorFlow 2.17, on Python 3.12, 3.11 or 3.10, in .venv-2.17 (7 GB)"
+	@echo "make venv-2.17 TensorFlow 2.17, on Python 3.12 or 3.11, in .venv-2.17 (7 GB)"
 	@echo "make test-2.17 the tests of make test on .venv-2.17, without make lint (make test-2.17-core: the most important files)"
 	@echo "make clean     remove build outputs and caches (.venv and .venv-dev stay; remove them by hand)"
 
@@ -75,7 +75,7 @@ $(STAMP): constraints.txt pyproject.toml
 venv-2.17: $(STAMP_2.17)
 
 $(STAMP_2.17): constraints-2.17.txt pyproject.toml .ci/tensorrt
-	@$(PY_2.17) -c 'import pip' 2>/dev/null || { python=$$(.ci/find_python 3.12 3.11 3.10) && \
+	@$(PY_2.17) -c 'import pip' 2>/dev/null || { python=$$(.ci/find_python 3.12 3.11) && \
 	  rm -rf .venv-2.17 && echo "creating .venv-2.17 with $$python" && "$$python" -m venv .venv-2.17; }
 	$(PY_2.17) -m pip install --disable-pip-version-check --quiet --constraint constraints-2.17.txt --editable '.[tftrt-2-17,dev,test,bench,docs]'
 	$(PY_2.17) .ci/tensorrt
