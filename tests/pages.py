@@ -26,6 +26,7 @@ DOCS = tuple(
         "export_onnx",
         "plans",
         "leaving",
+        "moving",
         "sensitivity",
         "tune",
         "profile",
