@@ -7,10 +7,11 @@ from tftrt_tools.base import errors, tensorrt_rule
 from tftrt_tools.base.stack import images, releases
 from tftrt_tools.servers.serving.publishing import server_target, target_preflight, verification_check
 
-HERE = server_target.Machine("2.14.1", "8.5.3.1", ("9.0",))
+HERE = server_target.Machine(tensorflow="2.14.1", tensorrt="8.5.3.1", compute_capabilities=("9.0",))
 # This machine with the other stack: the TensorRT that TensorFlow asks for, the one that stands in for it, and none that it takes.
 HERE_861, HERE_860, HERE_NONE = (
-    server_target.Machine("2.17.1", tensorrt, ("9.0",)) for tensorrt in ("8.6.1", "8.6.0", None)
+    server_target.Machine(tensorflow="2.17.1", tensorrt=tensorrt, compute_capabilities=("9.0",))
+    for tensorrt in ("8.6.1", "8.6.0", None)
 )
 STOCK = "tensorflow/serving:2.14.1-gpu"
 WITH_TFTRT = (
@@ -142,7 +143,7 @@ def test_the_ways_out_are_strip_and_the_image_that_reads_these_engines(engine, t
 
 @pytest.mark.parametrize(("tftrt", "gpu"), [(False, True), (False, False)])
 def test_a_tensorflow_here_without_tftrt_is_no_target_of_a_converted_model(tftrt, gpu):
-    here = server_target.Machine("2.18.0", None, (), tftrt=tftrt, gpu=gpu)
+    here = server_target.Machine(tensorflow="2.18.0", tensorrt=None, compute_capabilities=(), tftrt=tftrt, gpu=gpu)
     (found,) = checked(facts(engines=[engine_op()], unknown_ops=("TRTEngineOp",)), "local", here=here).obstacles
     assert "TensorFlow 2.18.0 here has no TF-TRT" in found.text and "--target" in found.mend
     assert obstacles(facts(converted=False), "local", here=here) == []
@@ -239,7 +240,11 @@ def test_engines_go_only_to_a_gpu_of_their_own_compute_capability(target, given,
 
 
 def test_without_a_gpu_here_nothing_is_compared_and_a_note_says_so():
-    done = checked(built(("8.5.3.1", "8.6")), "local", here=server_target.Machine("2.14.1", "8.5.3.1", ()))
+    done = checked(
+        built(("8.5.3.1", "8.6")),
+        "local",
+        here=server_target.Machine(tensorflow="2.14.1", tensorrt="8.5.3.1", compute_capabilities=()),
+    )
     assert done.obstacles == () and any("no GPU here" in note for note in done.notes)
     done = checked(built(("8.5.3.1", "8.6")), "tftrt/serving")
     assert done.obstacles == () and any("compute capability 8.6" in note for note in done.notes)

@@ -52,7 +52,7 @@ class Target:
         }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine:
     """What this machine has. tensorrt: the version that its TensorFlow loads, None where it finds none that it takes.
     compute_capabilities: of the GPUs that its driver lists, () without one. tftrt, gpu: whether its TensorFlow has TF-TRT, and CUDA."""
@@ -80,9 +80,9 @@ def machine() -> Machine:
     version = tensorflow.version if tensorflow else None
     build = tensorflow.build if tensorflow else {}
     return Machine(
-        version,
-        next((one.version for one in found.libraries if one.version and _taken(version, one.version)), None),
-        tuple(dict.fromkeys(gpu.compute_capability for gpu in found.gpus.gpus)),
+        tensorflow=version,
+        tensorrt=next((one.version for one in found.libraries if one.version and _taken(version, one.version)), None),
+        compute_capabilities=tuple(dict.fromkeys(gpu.compute_capability for gpu in found.gpus.gpus)),
         tftrt=build.get("is_tensorrt_build") is not False and (releases.minor(version) or (0, 0)) <= releases.NEWEST,
         gpu=build.get("is_cuda_build") is not False,
     )
