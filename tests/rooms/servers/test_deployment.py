@@ -17,15 +17,19 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.example_flags import check_flags
+from tftrt_tools.base.stack import images, releases
 from tftrt_tools.base.wire import config_messages
 from tftrt_tools.servers.serving import metric_names, server_flags
-from tftrt_tools.servers.serving.launch.docker import IMAGES
 
 SERVING = ROOT / "serving"
 MONITORING = SERVING / "monitoring"
 DASHBOARD = MONITORING / "grafana/dashboards/tensorflow-serving.json"
-MANIFESTS = sorted((SERVING / "kubernetes").glob("*.yaml"))
-KSERVE = sorted((SERVING / "kserve").glob("*.yaml"))
+KUSTOMIZATIONS = {"kubernetes", "kserve"}
+VERSION = SERVING / "version" / "kustomization.yaml"
+MANIFESTS, KSERVE = (
+    sorted(path for path in (SERVING / folder).glob("*.yaml") if path.name != "kustomization.yaml")
+    for folder in ("kubernetes", "kserve")
+)
 DOCKERFILE = (SERVING / "Dockerfile").read_text()
 # Of dcgm-exporter's default counters.
 GPU_METRICS = {"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_XID_ERRORS"}
@@ -73,6 +77,39 @@ def test_the_image_has_the_tensorrt_that_builds_the_engines():
     )
     assert wanted.pop("nvidia-cuda-nvrtc-cu11") == pinned["nvidia-cuda-nvcc-cu11"], "NVRTC is of the same CUDA"
     assert wanted == {"tensorrt": pinned["tensorrt"]}
+    swapped, own = images.OWN_IMAGES
+    assert pinned["tensorrt"].startswith(f"{swapped.tensorrt}.")
+    (last,) = (stage for name, stage in stages().items() if name == f"serving-{own.tensorflow}")
+    assert f"libnvinfer.so.{own.tensorrt}" in last and not re.search("purge|COPY|LD_LIBRARY_PATH", last), (
+        "nothing is swapped"
+    )
+    assert f"libnvinfer.so.{releases.RELEASES[releases.minor(own.tensorflow)].nvinfer}" in last, (
+        "as the server asks for it"
+    )
+
+
+def stages():
+    """{name of a stage: its text}."""
+    parts = re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)[1:]
+    return {re.match(r"FROM \S+ AS (\S+)", part)[1]: part for part in parts}
+
+
+@pytest.mark.parametrize("own", images.OWN_IMAGES, ids=lambda own: own.tensorflow)
+def test_the_dockerfile_makes_both_images_of_each_version(own):
+    assert {f"tools-{own.tensorflow}", f"serving-{own.tensorflow}", "tools", "serving"} <= set(stages())
+    stock = images.of(own.tensorflow)[1]
+    assert stages()[f"serving-{own.tensorflow}"].startswith(f"FROM {stock}${{SERVING_DIGEST}} AS ")
+    extra = {releases.RECOMMENDED: "tftrt", releases.LAST: "tftrt-2-17"}[own.tensorflow]
+    assert f"'.[{extra}]'" in stages()[f"tools-{own.tensorflow}"]
+    for name in ("tools", "serving"):
+        assert stages()[name].startswith(f"FROM {name}-${{TENSORFLOW}} AS ") and "USER 10001" in stages()[name]
+    assert "TFTRT_SERVER=tftrt/serving:${TENSORFLOW}" in stages()["tools"] and "\nARG TENSORFLOW\n" in stages()["tools"]
+    # Engines of the TensorRT that stands in for 8.6.1 are read by no server.
+    assert "libnvinfer_builder_resource.so.8.6.1" in stages()[f"tools-{releases.LAST}"]
+    argument = "" if own.tensorflow == releases.RECOMMENDED else f"--build-arg TENSORFLOW={own.tensorflow} "
+    for text in (DOCKERFILE, (SERVING / "README.md").read_text()):
+        assert f"docker build --file serving/Dockerfile {argument}--tag {own.name} ." in text
+        assert f"{argument}--target tools --tag tftrt/tools:{own.tensorflow} ." in text
 
 
 def test_what_the_dockerfile_copies_is_there_and_not_ignored():
@@ -92,28 +129,30 @@ def test_what_the_dockerfile_copies_is_there_and_not_ignored():
 
 def test_digests_are_arguments_and_none_is_invented():
     assert re.findall(r"^ARG (\w+)=(.*)$", DOCKERFILE, re.MULTILINE) == [
+        ("TENSORFLOW", releases.RECOMMENDED),
         ("SERVING_DIGEST", '""'),
         ("PYTHON_DIGEST", '""'),
     ]
-    assert all(re.search(r"\$\{\w+_DIGEST\} AS", line) for line in re.findall(r"^FROM .*", DOCKERFILE, re.MULTILINE))
+    bases = [line for line in re.findall(r"^FROM .*", DOCKERFILE, re.MULTILINE) if "${TENSORFLOW}" not in line]
+    assert len(bases) == 5 and all(re.search(r"\$\{\w+_DIGEST\} AS", line) for line in bases)
     assert "sha256" not in DOCKERFILE
 
 
 def test_the_image_is_the_one_that_serve_looks_for():
-    assert f"--tag {IMAGES[0]} ." in DOCKERFILE
-    compose = yaml.safe_load((SERVING / "compose.yaml").read_text())
+    server = compose()["services"]["server"]
+    given = f"${{TENSORFLOW:-{releases.RECOMMENDED}}}"
+    assert (server["image"], server["build"]["args"]["TENSORFLOW"]) == (f"{images.OWN}:{given}", given)
     servers = [
-        compose["services"]["server"]["image"],
         *(
             container["image"]
             for one in kinds("Deployment")
             for container in one["spec"]["template"]["spec"]["containers"]
-        ),
+        )
     ]
     servers += [
         one["spec"]["containers"][0]["image"] for _file, one in documents(KSERVE) if one["kind"] == "ServingRuntime"
     ]
-    assert servers == [IMAGES[0]] * 3
+    assert servers == [images.of(releases.RECOMMENDED)[0]] * 2
 
 
 @pytest.fixture
@@ -230,8 +269,15 @@ def test_compose_takes_the_file():
     if command is None:
         pytest.skip("no docker compose here (Debian's package docker-compose has it)")
     environment = {**os.environ, "MODELS": "/models", "GRAFANA_PASSWORD": "x"}
-    shown = yaml.safe_load(tool([*command, "--file", SERVING / "compose.yaml", "config"], env=environment))
-    assert set(shown["services"]) == {"server", "gpu-metrics", "prometheus", "grafana"}
+    environment.pop("TENSORFLOW", None)
+    for given, image in (
+        (environment, images.OWN_IMAGES[0]),
+        (environment | {"TENSORFLOW": "2.17.1"}, images.OWN_IMAGES[1]),
+    ):
+        shown = yaml.safe_load(tool([*command, "--file", SERVING / "compose.yaml", "config"], env=given))
+        assert set(shown["services"]) == {"server", "gpu-metrics", "prometheus", "grafana"}
+        server = shown["services"]["server"]
+        assert (server["image"], server["build"]["args"]["TENSORFLOW"]) == (image.name, image.tensorflow)
     for missing in ("MODELS", "GRAFANA_PASSWORD"):
         with pytest.raises(AssertionError, match=missing):
             tool(
@@ -379,6 +425,47 @@ def test_kubernetes_takes_every_manifest(version):
         kubernetes_validate.validate(one, version, strict=True)
 
 
+def test_the_version_stands_in_one_place_and_every_image_is_of_it():
+    component = yaml.safe_load(VERSION.read_text())
+    assert component["images"] == [
+        {"name": f"tftrt/{name}", "newTag": releases.RECOMMENDED} for name in ("serving", "tools")
+    ]
+    assert VERSION.read_text().count(f'"{releases.RECOMMENDED}"') == 1, "the second is an alias of the first"
+    for folder in KUSTOMIZATIONS:
+        kustomization = yaml.safe_load((SERVING / folder / "kustomization.yaml").read_text())
+        assert kustomization["components"] == ["../version"]
+        assert all((SERVING / folder / name).is_file() for name in kustomization["resources"])
+    used = {container["image"] for _, pod in pods() for container in pod["containers"]}
+    assert used == {f"{one['name']}:{one['newTag']}" for one in component["images"]}
+    (line,) = (
+        line
+        for line in kinds("Job")[0]["spec"]["template"]["spec"]["containers"][0]["args"][0].splitlines()
+        if "publish" in line
+    )
+    assert line.endswith('--target="$TFTRT_SERVER"'), "the image that goes with the one that builds"
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl here")
+@pytest.mark.parametrize("version", [one.tensorflow for one in images.OWN_IMAGES])
+def test_kustomize_puts_the_version_into_every_image(version, tmp_path):
+    for folder in (*KUSTOMIZATIONS, "version"):
+        shutil.copytree(SERVING / folder, tmp_path / folder)
+    place = tmp_path / "version" / "kustomization.yaml"
+    place.write_text(place.read_text().replace(f'"{releases.RECOMMENDED}"', f'"{version}"'))
+    found = {folder: tool(["kubectl", "kustomize", tmp_path / folder]) for folder in KUSTOMIZATIONS}
+    tags = {folder: set(re.findall(r"image: (\S+)", text)) for folder, text in found.items()}
+    assert tags == {
+        "kubernetes": {f"tftrt/serving:{version}", f"tftrt/tools:{version}"},
+        "kserve": {f"tftrt/serving:{version}"},
+    }
+    rendered = list(yaml.safe_load_all(found["kubernetes"]))
+    assert {one["kind"] for one in rendered} == {one["kind"] for _, one in documents(MANIFESTS)} - {
+        "HorizontalPodAutoscaler"
+    }
+    for one in rendered:
+        kubernetes_validate.validate(one, "1.37", strict=True)
+
+
 def test_a_manifest_with_a_mistyped_field_is_refused():
     (deployment,) = kinds("Deployment")
     container = deployment["spec"]["template"]["spec"]["containers"][0]
@@ -510,7 +597,7 @@ def test_the_guide_names_files_and_flags_that_exist():
             if line.startswith("tftrt "):
                 check_flags(shlex.split(line, comments=True))
     named = set(
-        re.findall(r"`((?:image|config|monitoring|kubernetes|kserve)/[\w./-]*|compose\.yaml|Dockerfile)`", text)
+        re.findall(r"`((?:image|config|monitoring|kubernetes|kserve|version)/[\w./-]*|compose\.yaml|Dockerfile)`", text)
     )
     assert named and all((SERVING / name).exists() for name in named), named
     folders = {path.relative_to(SERVING).parts[0] for path in SERVING.rglob("*") if path.is_file()} - {

@@ -719,6 +719,13 @@ def test_the_stock_image_is_not_started_with_engines_of_another_tensorrt(on_path
         Docker().check(wanted)
     monkeypatch.setenv("FAKE_IMAGE", "tftrt/serving:2.14.1")
     Docker().check(wanted)
+    for image, words in (
+        ("tensorflow/serving:2.18.0-gpu", "has no TF-TRT"),
+        ("tftrt/serving:2.17.1", r"8\.5\.3\.1, and tftrt/serving:2\.17\.1 has 8\.6\.1"),
+    ):
+        monkeypatch.setenv("FAKE_IMAGE", image)
+        with pytest.raises(errors.TftrtError, match=words):
+            Docker(image).check(wanted)
     monkeypatch.setenv("FAKE_IMAGE", "mine:1")
     Docker("mine:1").check(wanted)
 

@@ -1,5 +1,6 @@
 """Variables that tf.saved_model.load finds and a session, as TensorFlow Serving has it, does not."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -77,6 +78,35 @@ def test_publish_and_inspect_name_the_variable(tmp_path, tftrt):
     ), done.stderr
     assert "one.value for one in model.variables" in done.stderr and not (tmp_path / "models/m").exists()
     assert planner.plan(str(bad), Settings()).signatures[0].findings[0].about == "kernel"
+
+
+@pytest.mark.skipif(int(keras.__version__.split(".")[0]) < 3, reason="Keras 2 saves its variables themselves")
+@pytest.mark.parametrize(
+    ("save", "found"),
+    [
+        (lambda model, path: model.export(path, verbose=False), True),
+        (lambda model, path: tf.saved_model.save(model, path), False),
+    ],
+    ids=["export", "save"],
+)
+def test_the_check_agrees_with_a_session_on_what_keras_3_writes(save, found, tmp_path, tftrt):
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((4,)), layers.Dense(3, name="scores"), layers.BatchNormalization()])
+    save(model, str(tmp_path / "model"))
+    meta_graph = protos.meta_graph(protos.read(tmp_path / "model"))
+    (output,) = (one.name for one in meta_graph.signature_def["serving_default"].outputs.values())
+    (x,) = (one.name for one in meta_graph.signature_def["serving_default"].inputs.values())
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        v1.saved_model.load(session, ["serve"], str(tmp_path / "model"))
+        if found:
+            assert session.run(output, {x: np.ones((1, 4), "f4")}).shape == (1, 3)
+        else:
+            with pytest.raises(tf.errors.FailedPreconditionError):
+                session.run(output, {x: np.ones((1, 4), "f4")})
+    assert len(session_load.lost(meta_graph)) == (0 if found else 6)
+    done = tftrt("publish", tmp_path / "model", "--model_name=m", f"--base_path={tmp_path / 'models'}", "--nowarmup")
+    assert (done.returncode, (tmp_path / "models/m/1").is_dir()) == (0 if found else 3, found), done.stderr
+    assert found or "does not find the value of this variable (and of 5 more)" in done.stderr
 
 
 def test_tf1_and_models_without_variables_are_found(tmp_path):
