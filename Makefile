@@ -19,7 +19,7 @@ STAMP_2.17 := .venv-2.17/.stamp
 TAKEN := $(if $(filter venv demo,$(MAKECMDGOALS)),$(shell PYTHON='$(PYTHON)' .ci/stack))
 # Prints TFTRT_ALLOW_TENSORRT=8.6.0 where that release stands in for TensorFlow's own.
 SWITCH_2.17 = $$($(PY_2.17) .ci/tensorrt --switch)
-# convert, INT8, verify, publish, serve, smoke, export: about four minutes on two cores.
+# convert, INT8, verify, publish, serve, smoke, export: about six minutes of processor time.
 CORE_2.17 := $(addprefix tests/rooms/,tftrt/test_convert.py tftrt/test_int8.py accuracy/test_verify.py servers/test_publish.py \
   servers/test_serve_command.py servers/test_smoke.py servers/test_serving_rest.py tensorrt/test_export.py)
 NEW_PY := .venv-new/bin/python

@@ -45,7 +45,7 @@ class Product(_layers.Layer):
 
 class Turned(_layers.Layer):
     def __init__(self, order):
-        super().__init__()
+        super().__init__(name="transposed")
         self.order = order
 
     def call(self, x):

@@ -359,6 +359,24 @@ def test_a_convolution_that_keras_has_xla_compile_is_exported(tftrt, tmp_path):
     assert {one.name: one.i for one in made.attribute if one.name == "group"} == {"group": 2}
 
 
+def test_a_changed_model_whose_weights_are_all_small_has_its_file_of_weights(tmp_path):
+    from tftrt_tools.tensorrt.exporting.job import model_file
+
+    small = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [4], [1.0] * 4)
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "w"], ["y"])],
+        "g",
+        [value("x", onnx.TensorProto.FLOAT, [4])],
+        [value("y", onnx.TensorProto.FLOAT, [4])],
+        [small],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    model_file.rewrite(model, str(tmp_path / "m.onnx"), "m.onnx.data", {})
+    assert {path.name for path in tmp_path.iterdir()} == {"m.onnx", "m.onnx.data"}
+    onnx.checker.check_model(str(tmp_path / "m.onnx"))
+
+
 @pytest.mark.parametrize("flags", [(), ("--precision_mode=FP16",)], ids=["FP32", "FP16"])
 def test_a_model_becomes_the_same_file_each_time(zoo_model, tftrt, tmp_path, flags):
     """The engine cache knows a plan's file by its digest."""

@@ -58,7 +58,7 @@ def found(path, dynamic=True, **settings):
 
 def test_a_convolution_whose_channels_depend_on_a_tensor_is_found_and_its_mend_leaves_nothing_to_find(normalized):
     (finding,) = found(normalized)
-    assert finding.text.startswith("no GPU builds it, and its 5 ops run in TensorFlow") and re.search(
+    assert re.match(r"no GPU builds it, and its \d ops run in TensorFlow", finding.text) and re.search(
         f"those of {CONVOLUTION} \\(Conv2D\\) depend", finding.text
     )
     pattern = re.search(r"--keep_native_nodes='(.+)'", finding.mend)[1]
@@ -261,7 +261,8 @@ def test_convert_inspect_and_the_manifest_tell(normalized, tftrt, tmp_path):
     said = json.loads(done.stdout)["disagreements"]
     assert done.returncode == 3 and [one["about"] for one in said] == [told["about"]]
     done = tftrt("inspect", normalized, "--use_dynamic_shape", "--json=-")
-    (planned,) = json.loads(done.stdout)["signatures"][0]["findings"]
+    findings = json.loads(done.stdout)["signatures"][0]["findings"]
+    (planned,) = (one for one in findings if "no GPU builds it" in one["text"])
     assert re.fullmatch(r"segment \d", planned["about"]) and planned["mend"] == told["mend"]
 
 

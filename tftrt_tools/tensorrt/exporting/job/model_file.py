@@ -162,6 +162,8 @@ def rewrite(model: onnx.ModelProto, path: str, weights: str, properties: Mapping
     if weights:
         onnx.external_data_helper.convert_model_to_external_data(inferred, location=weights)
         onnx.external_data_helper.write_external_data_tensors(inferred, str(pathlib.Path(path).parent))
+        # onnx leaves small tensors in the model, and writes no file where all are small.
+        pathlib.Path(path).with_name(weights).touch()
     write(inferred, pathlib.Path(path), {**{one.key: one.value for one in model.metadata_props}, **properties})
     return inferred
 
