@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from tests import server_log
 from tests.command_here import run_program
 from tests.conftest import ROOT
+from tests.stacks import here
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import serve as serve_command
 from tftrt_tools.servers.serving import metric_names, server_flags
@@ -632,22 +633,22 @@ def test_a_model_that_does_not_load_ends_the_development_server_with_the_reason(
 # Which backend
 
 
+OWN, STOCK = f"tftrt/serving:{here().tensorflow}", f"tensorflow/serving:{here().tensorflow}-gpu"
+
+
 def test_auto_says_why_it_takes_docker_and_the_container_gets_what_it_needs(on_path, serve, base_path, tmp_path):
     (tmp_path / "bin" / "tensorflow_model_server").rename(tmp_path / "bin" / "fake_inside")
     on_path("docker", FAKE_DOCKER)
     log, port = tmp_path / "docker.log", free_port()
     env = dict(
         FAKE_DOCKER_LOG=str(log),
-        FAKE_IMAGE="tensorflow/serving:2.14.1-gpu",
+        FAKE_IMAGE=STOCK,
         FAKE_FAULT="docker",
         TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION="0",
     )
     command = serve(f"--port={port}", "--model_name=digits", f"--model_base_path={base_path}", **env)
     command.wait_for("^ready: ")
-    assert (
-        "backend: docker (docker with the image tensorflow/serving:2.14.1-gpu; no tensorflow_model_server on PATH)"
-        in command.text
-    )
+    assert f"backend: docker (docker with the image {STOCK}; no tensorflow_model_server on PATH)" in command.text
     command.process.terminate()
     assert command.code() == 0
     ran = next(line for line in log.read_text().splitlines() if line.startswith("run "))
@@ -656,7 +657,7 @@ def test_auto_says_why_it_takes_docker_and_the_container_gets_what_it_needs(on_p
         f"run --rm --init --name {name} --gpus all --publish 127.0.0.1:{port}:{port} "
         f"--mount type=bind,source={base_path},target={base_path},readonly --env TF_TRT_ALLOW_ENGINE_NATIVE_SEGMENT_EXECUTION "
         "--env TF_CPP_MIN_LOG_LEVEL=0 --entrypoint tensorflow_model_server "
-        f"tensorflow/serving:2.14.1-gpu --port={port} --model_name=digits --model_base_path={base_path}"
+        f"{STOCK} --port={port} --model_name=digits --model_base_path={base_path}"
     )
     assert log.read_text().splitlines()[-1] == f"rm --force {name}"
 
@@ -670,7 +671,7 @@ def test_the_log_of_a_container_is_followed_too(on_path, serve, base_path, tmp_p
         "--model_name=digits",
         f"--model_base_path={base_path}",
         FAKE_DOCKER_LOG=str(tmp_path / "docker.log"),
-        FAKE_IMAGE="tensorflow/serving:2.14.1-gpu",
+        FAKE_IMAGE=STOCK,
         FAKE_FAULT="cannot load",
         FAKE_LOG=server_log.load_failure("digits", 7, server_log.NO_TFTRT),
     )
@@ -687,7 +688,7 @@ def test_docker_needs_a_client_an_engine_and_the_image(on_path, monkeypatch, tmp
     monkeypatch.setenv("FAKE_IMAGE", "mine:1")
     assert Docker("mine:1").available() == (True, "docker with the image mine:1")
     usable, reason = Docker().available()
-    assert not usable and "no image tftrt/serving:2.14.1 or tensorflow/serving:2.14.1-gpu" in reason
+    assert not usable and f"no image {OWN} or {STOCK}" in reason
     monkeypatch.setenv("FAKE_NO_ENGINE", "1")
     assert Docker("mine:1").available() == (False, "docker has no running engine")
 
@@ -716,9 +717,9 @@ def test_the_stock_image_is_not_started_with_engines_of_another_tensorrt(on_path
     with pytest.raises(
         errors.TftrtError, match=r"TensorRT 8\.5\.3\.1, and tensorflow/serving:2\.14\.1-gpu has 8\.4\.3"
     ):
-        Docker().check(wanted)
+        Docker("tensorflow/serving:2.14.1-gpu").check(wanted)
     monkeypatch.setenv("FAKE_IMAGE", "tftrt/serving:2.14.1")
-    Docker().check(wanted)
+    Docker("tftrt/serving:2.14.1").check(wanted)
     for image, words in (
         ("tensorflow/serving:2.18.0-gpu", "has no TF-TRT"),
         ("tftrt/serving:2.17.1", r"8\.5\.3\.1, and tftrt/serving:2\.17\.1 has 8\.6\.1"),
