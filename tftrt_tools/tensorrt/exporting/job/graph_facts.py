@@ -40,13 +40,11 @@ class Facts:
         return numpy_helper.to_array(self._constants[name]) if name in self._constants else None
 
     def number(self, name: str) -> float | None:
-        """The number that a constant of one element holds; None for another tensor."""
+        """The number that a constant of one element holds; None for another tensor, and for one whose value was not read from its file."""
         tensor = self._constants.get(name)
-        return (
-            float(numpy_helper.to_array(tensor).reshape(-1)[0])
-            if tensor is not None and math.prod(tensor.dims) == 1
-            else None
-        )
+        if tensor is None or math.prod(tensor.dims) != 1 or tensor.data_location == TensorProto.EXTERNAL:
+            return None
+        return float(numpy_helper.to_array(tensor).reshape(-1)[0])
 
     def is_constant(self, name: str) -> bool:
         """Whether the file holds the tensor."""

@@ -101,9 +101,9 @@ def _layers(
             pending = []
 
 
-def wide(path: str) -> Wide:
-    """What needs FP32 in an ONNX file: what it computes in float32, if it computes in float16 as well, and spectra whose logarithm it
-    takes; nothing without the package onnx. Graphs within nodes are not looked at."""
+def wide(path: str, by_types: bool) -> Wide:
+    """What needs FP32 in an ONNX file: spectra whose logarithm it takes, and, by its types, what it computes in float32 if it computes in
+    float16 as well; nothing without the package onnx. Graphs within nodes are not looked at."""
     try:
         import onnx
         from onnx import TensorProto, shape_inference
@@ -128,11 +128,10 @@ def wide(path: str) -> Wide:
         for name in node.output
     )
     # In a file in FP16 they are in FP32 if the export has foreseen them.
-    found = (single if half else frozenset()) | spectral - half
+    found = (single if half and by_types else frozenset()) | spectral - half
     return Wide(found, computed, bool(spectral)) if found else Wide()
 
 
 def _is_quantized(facts: Facts, node: onnx.NodeProto) -> bool:
-    return any(
-        name in facts.producers and facts.producers[name].op_type == "DequantizeLinear" for name in node.input[:1]
-    )
+    producer = facts.producers.get(node.input[0])
+    return producer is not None and producer.op_type == "DequantizeLinear"
