@@ -140,23 +140,34 @@ def test_without_the_flag_the_engine_stays_unbuilt(monkeypatch, tmp_path):
     assert "--keep_native_nodes=" in left.mend
 
 
-def test_tensorrts_own_calibration_goes_on_without_a_node_that_it_refuses(monkeypatch, tmp_path):
-    stand_in(monkeypatch, Refusals("none"))
-    calls = []
+def calibrating(monkeypatch, refuse):
+    """Stands in for TensorRT's calibration. Args: refuse: of an engine and its native segment, the attributes of the error, or None. Returns:
+    the graphs that it got, in order."""
+    graphs = []
 
     def calibrated(frozen, graph_def, batches, dynamic, folder):
         list(batches)
-        calls.append(graph_def)
+        graphs.append(graph_def)
         native = graph.native_segments(graph_def)
-        for segment in native.values():
-            for node in segment.function.node_def:
-                if node.op == "StridedSlice":
-                    error = tensorrt.NoTable("TensorRT made no calibration table", "a mend")
-                    error.node, error.reason = node.name, "ISliceLayer has out of bounds access"
-                    raise error
+        for engine, segment in native.items():
+            if said := refuse(engine, segment):
+                error = tensorrt.NoTable("TensorRT made no calibration table", "a mend")
+                vars(error).update(said)
+                raise error
         return {engine: "TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c010a14\n" for engine in native}
 
     monkeypatch.setattr(tensorrt, "tables", calibrated)
+    return graphs
+
+
+def test_tensorrts_own_calibration_goes_on_without_a_node_that_it_refuses(monkeypatch, tmp_path):
+    stand_in(monkeypatch, Refusals("none"))
+
+    def refuse(engine, segment):
+        names = [node.name for node in segment.function.node_def if node.op == "StridedSlice"]
+        return {"node": names[0], "reason": "ISliceLayer has out of bounds access"} if names else None
+
+    calls = calibrating(monkeypatch, refuse)
     settings = {"precision_mode": "INT8", "calibrator": "tensorrt"}
     made = converted(cropping(tmp_path / "model"), CALLS, tmp_path, MEASURED, **settings)
     assert len(calls) == 2 and len(made.result.built) == 2 and len(made.tables) == 2
@@ -227,20 +238,12 @@ def test_several_foreseen_nodes_stay_in_tensorflow_at_once(monkeypatch, tmp_path
 
 def test_tensorrts_calibration_leaves_foreseen_nodes_too(monkeypatch, tmp_path):
     stand_in(monkeypatch, Refusals("none"))
-    calls = []
 
-    def calibrated(frozen, graph_def, batches, dynamic, folder):
-        list(batches)
-        calls.append(graph_def)
-        native = graph.native_segments(graph_def)
-        for engine, segment in native.items():
-            if any(node.op == "DepthwiseConv2dNative" for node in segment.function.node_def):
-                error = tensorrt.NoTable("TensorRT made no calibration table", "a mend")
-                error.engine, error.reason = engine, "INVALID_ARGUMENT: Channel dimension must be static"
-                raise error
-        return {engine: "TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c010a14\n" for engine in native}
+    def refuse(engine, segment):
+        unnamed = any(node.op == "DepthwiseConv2dNative" for node in segment.function.node_def)
+        return {"engine": engine, "reason": "INVALID_ARGUMENT: Channel dimension must be static"} if unnamed else None
 
-    monkeypatch.setattr(tensorrt, "tables", calibrated)
+    calls = calibrating(monkeypatch, refuse)
     model = keras_layers.build("conv1d", tmp_path / "model")
     data = int8.Source(options=DataOptions(random=True, shapes="x:8x24x16", batches=2), given=None)
     made = converted(model, OPEN_CHANNELS, tmp_path, data, precision_mode="INT8", calibrator="tensorrt")
