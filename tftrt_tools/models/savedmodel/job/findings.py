@@ -221,6 +221,6 @@ def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[s
             _REUSE,
         )
         for one in seen.engines
-        if one.table_tensorrt and tensorrt and one.table_tensorrt != ".".join(tensorrt.split(".")[:3])
+        if one.table_tensorrt and tensorrt and not engine_assets.same_release(one.table_tensorrt, tensorrt)
     )
     return (*releases.values(), *devices.values(), *tables[:1])
