@@ -654,6 +654,8 @@ REFUSED = [
         "8.5",
         "the places of the largest",
     ),
+    (dict(op="Shape", inputs=(FLOATS,), part=True), "8.5", "of some sizes (start, end) the parser gives all"),
+    (dict(op="Shape", inputs=(FLOATS,), part=True), "10", ""),
     (dict(op="Slice", inputs=(FLOATS,), beyond_int32=2**63 - 1), "8.5", ""),
     (dict(op="Loop", inputs=(FLOATS,), beyond_int32=2**63 - 1), "8.5", ""),
     (dict(op="Add", inputs=(FLOATS,), beyond_int32=2**40), "8.5", "the constant 1099511627776 does not fit into INT32"),

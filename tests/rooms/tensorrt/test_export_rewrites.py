@@ -15,7 +15,7 @@ from tests.prepared_models import save, unet_with_conditionals
 from tftrt_tools.command_line import cli
 from tftrt_tools.models.kinds.onnx import file
 from tftrt_tools.tensorrt.exporting import rewrite_job, rewriting
-from tftrt_tools.tensorrt.exporting.job import lowering
+from tftrt_tools.tensorrt.exporting.job import lowering, model_file
 from tftrt_tools.tensorrt.exporting.job.rewrites import converting, einsum, registry, reverse_sequence
 from tftrt_tools.tensorrt.exporting.rewriting import REWRITES, Rewritten
 from tftrt_tools.tensorrt.exporting.targets import TARGETS
@@ -1008,7 +1008,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, wide_conv; or none",
+            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, shape_part, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),
@@ -1202,6 +1202,39 @@ def test_a_limit_beyond_the_boxes_is_their_number(limit):
 def test_limits_that_count_and_boxes_whose_number_is_open_stay():
     assert registry.IN_GRAPH["nms_limit"](suppressed(12), "8.5") == 0
     assert registry.IN_GRAPH["nms_limit"](suppressed(2**63 - 1, "boxes"), "8.5") == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"start": 1, "end": 2}, [5]),
+        ({"start": -2}, [5, 3]),
+        ({"end": -1}, [2, 5]),
+        ({"start": 2, "end": 9}, [3]),
+        ({"start": 2, "end": 1}, []),
+    ],
+)
+def test_the_sizes_of_some_dimensions_are_a_slice_of_all(given, part):
+    net = Net(shape=("n", 5, 3))
+    net("Cast", net("Shape", "x", **given), to=TensorProto.FLOAT)
+    model = net.model()
+    assert [one.part for one in model_file.nodes(model) if one.op == "Shape"] == [True]
+    assert registry.IN_GRAPH["shape_part"](model, "8.5") == 1
+    onnx.checker.check_model(model, full_check=True)
+    (node,) = (one for one in model.graph.node if one.op_type == "Shape")
+    assert not node.attribute and not any(one.part for one in model_file.nodes(model))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (found,) = session.run(None, {"x": np.zeros((2, 5, 3), np.float32)})
+    np.testing.assert_array_equal(found, part)
+
+
+@pytest.mark.parametrize("given", [{}, {"start": 0}, {"end": 3}, {"start": -3, "end": 7}])
+def test_a_shape_that_gives_all_sizes_stays(given):
+    net = Net(shape=("n", 5, 3))
+    net("Cast", net("Shape", "x", **given), to=TensorProto.FLOAT)
+    model = net.model()
+    assert not any(one.part for one in model_file.nodes(model))
+    assert registry.IN_GRAPH["shape_part"](model, "8.5") == 0
 
 
 def test_a_tensor_that_is_named_as_a_new_one_would_be_is_another(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
@@ -22,7 +22,7 @@ from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
-    from tftrt_tools.models.savedmodel.inspection import SignatureGraph
+    from tftrt_tools.models.savedmodel.inspection import Finding, SignatureGraph
     from tftrt_tools.models.savedmodel.job.loading import Model
     from tftrt_tools.models.savedmodel.shapes import Call
     from tftrt_tools.tftrt.conversion.job.finishing import Made, Work
@@ -115,21 +115,36 @@ def _signatures(
         frozen = graph_pass.freeze(signature_graph.name, model.root.signatures[signature_graph.name])
         # A converted signature is a function; if it has loops or tables, it stays one after freezing.
         graph_def = inline.inline_calls(frozen.graph_def)
-        finishing.unique_names(graph_def, f"{prefix}_{index}")
+        renamed = finishing.unique_names(graph_def, f"{prefix}_{index}")
         graph.set_on_engines(graph_def, workspace_size_bytes=settings.max_workspace_size_bytes)
         if settings.strategy:
             graph.set_on_engines(graph_def, profile_strategy=settings.strategy)
         result = SignatureResult.of_graph(
             signature_graph, graph.engine_ops(graph_def), recorded.get(signature_graph.name)
         )
-        result = dataclasses.replace(result, name=signature_graph.name, twins=twins)
         needed = calls.get(signature_graph.name, [])
+        result = dataclasses.replace(
+            result,
+            name=signature_graph.name,
+            twins=twins,
+            findings=_findings(result.findings, renamed, graph_pass.never_built(frozen, graph_def, needed)),
+        )
         tables = _tables(frozen, graph_def, signature_graph, settings, needed, calibration) if calibration else ()
         made = finishing.finished(frozen, graph_def, result, work, needed, folder, tables)
         method = int8.method_of(calibration) if calibration else "entropy"
         again = splitting.Again(frozen, graph_def, work, needed, folder, f"{prefix}_{index}", method)
         built.append(refused.left(made, again, work))
     return built
+
+
+def _findings(
+    recorded: Iterable[Finding], renamed: Mapping[str, str], found: Iterable[Finding]
+) -> tuple[Finding, ...]:
+    """The findings of a signature under its engines' new names. Args: recorded: when it was converted, maybe by a version that named no
+    nodes; renamed: {engine: new name}; found: in its engine ops now."""
+    all_found = {(one.about, one.text): one for one in found}
+    earlier = (dataclasses.replace(one, about=renamed.get(one.about, one.about)) for one in recorded)
+    return (*all_found.values(), *(one for one in earlier if (one.about, one.text) not in all_found))
 
 
 def _tables(

@@ -16,6 +16,7 @@ from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting.job import ranks
 from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints, inner_graphs
+from tftrt_tools.tensorrt.exporting.job.rewrites import shape_part
 from tftrt_tools.tensorrt.exporting.onnx_graph import INPUT, OUTPUT, Node, Value
 
 # The first dimension of inputs.
@@ -240,6 +241,7 @@ def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:
         beyond_int32=max(large, key=abs, default=None),
         other_ranks=_other_ranks(node),
         half_pixels=_half_pixels(node),
+        part=shape_part.is_part(node, _value(node.input[0], known).shape) if node.input else False,
     )
 
 

@@ -102,8 +102,9 @@ def _layers(
 
 
 def wide(path: str, by_types: bool) -> Wide:
-    """What needs FP32 in an ONNX file: spectra whose logarithm it takes, and, by its types, what it computes in float32 if it computes in
-    float16 as well; nothing without the package onnx. Graphs within nodes are not looked at."""
+    """What needs FP32 in an ONNX file: spectra whose logarithm it takes, with what TensorRT computes in one block with them, and, by its
+    types, what it computes in float32 if it computes in float16 as well; nothing without the package onnx. Graphs within nodes are not looked
+    at."""
     try:
         import onnx
         from onnx import TensorProto, shape_inference
@@ -124,7 +125,7 @@ def wide(path: str, by_types: bool) -> Wide:
     spectral = frozenset(
         name
         for node in facts.nodes
-        if graph_facts.name_of(node) in named and not _is_quantized(facts, node)
+        if graph_facts.name_of(node) in named and node.op_type not in _TYPELESS and not _is_quantized(facts, node)
         for name in node.output
     )
     # In a file in FP16 they are in FP32 if the export has foreseen them.
@@ -133,5 +134,5 @@ def wide(path: str, by_types: bool) -> Wide:
 
 
 def _is_quantized(facts: Facts, node: onnx.NodeProto) -> bool:
-    producer = facts.producers.get(node.input[0])
-    return producer is not None and producer.op_type == "DequantizeLinear"
+    producers = map(facts.producers.get, node.input)
+    return any(one is not None and one.op_type == "DequantizeLinear" for one in producers)

@@ -72,8 +72,11 @@ def prefix(source: pathlib.Path, settings: Settings) -> str:
     return "TRTEngineOp_" + digest.hexdigest()[:10]
 
 
-def unique_names(graph_def: graph_pb2.GraphDef, prefix: str) -> None:
-    """Rename engine ops, and all functions of the graph, which may share names with the original's in this process."""
+def unique_names(graph_def: graph_pb2.GraphDef, prefix: str) -> dict[str, str]:
+    """Rename engine ops, and all functions of the graph, which may share names with the original's in this process.
+
+    Returns: {engine: its new name}.
+    """
     engine_names = [node.name for node in graph_def.node if node.op == graph.ENGINE_OP]
     names = {old: f"{prefix}_{number}" for number, old in enumerate(engine_names)}
     functions = {
@@ -81,6 +84,7 @@ def unique_names(graph_def: graph_pb2.GraphDef, prefix: str) -> None:
     }
     functions.update({f"{old}_native_segment": f"{new}_native_segment" for old, new in names.items()})
     graph.rename(graph_def, names, functions)
+    return {graph.engine_name(old): new for old, new in names.items()}
 
 
 def finished(

@@ -14,6 +14,7 @@ from tftrt_tools.tensorrt.exporting.job.rewrites import (
     nms_limit,
     pad_pool,
     reverse_sequence,
+    shape_part,
     slim,
     wide_conv,
 )
@@ -30,6 +31,7 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "loop_count": loop_count.rewrite,
     "reverse_sequence": reverse_sequence.rewrite,
     "nms_limit": nms_limit.rewrite,
+    "shape_part": shape_part.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
 
