@@ -16,6 +16,7 @@ pytest.register_assert_rewrite("tests.command_line", "tests.gpu_commands")
 
 from tests import quick  # noqa: E402
 from tests.engine_files import built_once  # noqa: E402, F401
+from tests.environments import environment, stub  # noqa: E402, F401
 from tests.zoo import turn, zoo_model  # noqa: E402, F401
 from tftrt_tools.base.process import collection  # noqa: E402
 
@@ -36,12 +37,12 @@ _own_gpu()
 def run_tftrt(*arguments, env=None, cwd=None, timeout=240):
     """Run the command as a user would. Returns: CompletedProcess with text output."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, **(env or {})}
+    variables = {**os.environ, "PYTHONPATH": path, **(env or {})}
     return subprocess.run(
         [sys.executable, "-m", "tftrt_tools", *map(str, arguments)],
         capture_output=True,
         text=True,
-        env=environment,
+        env=variables,
         cwd=cwd or ROOT,
         timeout=timeout,
         check=False,

@@ -24,7 +24,7 @@ from tftrt_tools.models.execution.run import Call
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import inline, loading, rounding, rounding_sites
 from tftrt_tools.tftrt.calibration.job import rounded, toolkit
-from tftrt_tools.tftrt.conversion.job import int8, patterns, prepare
+from tftrt_tools.tftrt.conversion.job import int8, patterns, prepare, tensorrt_here
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -46,6 +46,7 @@ K = TypeVar("K", bound=Hashable)
 def job(request: SimulateRequest) -> Simulated:
     """Round each node of a model alone, all together, and all but the worst; INT8 with each calibration method. Raises: UsageError,
     TftrtError."""
+    tensorrt_here.check()
     settings = request.settings
     # The reference should be the best float32 answer.
     tf.config.experimental.enable_tensor_float_32_execution(False)

@@ -103,6 +103,14 @@ def tensorrt_loaded() -> str | None:
     return tensorrt_versions()[1] if _pywrap_py_utils.is_tensorrt_enabled() else None
 
 
+def tensorrt_is_usable() -> bool:
+    """Whether TensorFlow can load TensorRT with all that it needs, in a version that goes with it."""
+    if not _pywrap_py_utils.is_tensorrt_enabled():
+        return False
+    linked, loaded = _versions()
+    return tensorrt_rule.goes_with(loaded, linked)
+
+
 def _versions() -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(linked, loaded), as tensorrt_versions."""
     return _pywrap_py_utils.get_linked_tensorrt_version(), _pywrap_py_utils.get_loaded_tensorrt_version()

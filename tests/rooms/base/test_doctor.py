@@ -16,6 +16,7 @@ import types
 import pytest
 
 from tests import stacks
+from tests.environments import mirror
 from tftrt_tools.base import errors, stack, tensorrt_rule
 from tftrt_tools.base.stack import diagnosis, elf, facts, gpus, installed, libraries, mends, problems, releases
 
@@ -70,41 +71,6 @@ def assert_refuses(ran, name, cause, mend):
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """A function: a virtual environment with this one's packages but those named, and its site-packages."""
-
-    def make(*without):
-        root = tmp_path_factory.mktemp("environment")
-        subprocess.run(
-            [getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--without-pip", root], check=True
-        )
-        site = next(root.glob("lib/python*/site-packages"))
-        for entry in SITE.iterdir():
-            name = entry.name
-            if any(
-                name == package or name.startswith(f"{package}-") and name.endswith(".dist-info") for package in without
-            ):
-                continue
-            if name == "tensorflow":
-                _mirror(entry, site / name)
-            else:
-                (site / name).symlink_to(entry)
-        return str(root / "bin" / "python"), site
-
-    return make
-
-
-def _mirror(source, target):
-    """Real directories of links: `$ORIGIN/..` in a RUNPATH follows a linked directory to where it really is."""
-    target.mkdir()
-    for entry in source.iterdir():
-        if entry.is_dir() and entry.name not in ("include", "__pycache__"):
-            _mirror(entry, target / entry.name)
-        else:
-            (target / entry.name).symlink_to(entry)
-
-
-@pytest.fixture(scope="module")
 def bare(environment):
     """No TensorFlow and no TensorRT."""
     return environment("tensorflow", "tensorflow_cpu", "tensorrt")
@@ -134,30 +100,6 @@ def fake(bare):
     yield install
     for folder in made:
         shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    """A function that compiles a shared library and returns its directory."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-
-    def build(name, source, folder=None, version_of_symbols=None):
-        folder = folder or tmp_path_factory.mktemp("stub")
-        options = [f"-Wl,-soname,{name}"]
-        if version_of_symbols:
-            script = folder / "symbols.map"
-            script.write_text(f"{version_of_symbols} {{ global: *; }};")
-            options.append(f"-Wl,--version-script={script}")
-        subprocess.run(
-            [compiler, "-shared", "-fPIC", "-w", *options, "-o", folder / name, "-xc", "-"],
-            input=source.encode(),
-            check=True,
-        )
-        return folder
-
-    return build
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +254,7 @@ def test_no_cublas_stops_conversion_too(environment):
             (site / "nvidia" / package.name).symlink_to(package)
     # A linked tensorrt would lead its `$ORIGIN/..` back to the nvidia packages that are whole.
     (site / "tensorrt").unlink()
-    _mirror(SITE / "tensorrt", site / "tensorrt")
+    mirror(SITE / "tensorrt", site / "tensorrt")
     ran = doctor(python=python)
     pin = installed.tensorflow().pins["nvidia-cublas-cu11"]
     assert_refuses(ran, "convert", "libnvinfer_plugin.so.8 needs libcublas", f"pip install nvidia-cublas-cu11=={pin}")
@@ -600,8 +542,9 @@ LIBS = releases.TENSORRT_OF_LAST
 
 
 @pytest.fixture
-def living(on_a_gpu, tmp_path):
-    """A function: the facts of TensorFlow 2.17.1 with a TensorRT."""
+def living(on_a_gpu, tmp_path, monkeypatch):
+    """A function: the facts of TensorFlow 2.17.1 with a TensorRT, and no other one on the machine."""
+    monkeypatch.setattr(libraries, "_usual_folders", lambda: [])
     (tmp_path / "a site" / "tensorflow").mkdir(parents=True)
     folder = str(tmp_path / "a site" / "tensorflow")
     tensorflow = dataclasses.replace(

@@ -31,3 +31,13 @@ def check_can_convert() -> None:
     problem = problems.in_installation(tensorflow) or problems.in_files(tensorflow)
     if problem:
         raise errors.TftrtError(problem.cause, problem.mend)
+
+
+def check_thoroughly() -> None:
+    """Refuse if a conversion cannot work, with what `tftrt doctor` says; takes as long as that. For those who have seen one fail.
+
+    Raises: TftrtError.
+    """
+    capability = diagnose().can("convert")
+    if not capability.can:
+        raise errors.TftrtError(capability.cause, capability.mend)

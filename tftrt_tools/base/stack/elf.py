@@ -11,10 +11,11 @@ _NEEDED, _STRTAB, _STRSZ, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
 
 @dataclasses.dataclass(frozen=True)
 class Wants:
-    """runpath: directories, `$ORIGIN` resolved. needed: sonames."""
+    """runpath: directories, `$ORIGIN` resolved. needed: sonames. opens: whether it asks for others while it runs (dlopen)."""
 
     runpath: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
+    opens: bool = False
 
 
 class _Segment(typing.NamedTuple):
@@ -60,7 +61,8 @@ def _read(file: typing.BinaryIO, origin: str) -> Wants:
     paths = [string(value) for tag, value in entries if tag in (_RPATH, _RUNPATH)]
     folders = [folder for path in paths for folder in path.split(":") if folder]
     resolved = (folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for folder in folders)
-    return Wants(tuple(dict.fromkeys(resolved)), tuple(string(value) for tag, value in entries if tag == _NEEDED))
+    needed = tuple(string(value) for tag, value in entries if tag == _NEEDED)
+    return Wants(tuple(dict.fromkeys(resolved)), needed, b"\0dlopen\0" in strings)
 
 
 def _dynamic(file: typing.BinaryIO, segment: _Segment) -> list[tuple[int, int]]:

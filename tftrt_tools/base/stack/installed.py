@@ -23,6 +23,8 @@ _DISTRIBUTIONS = (
     "tensorflow-rocm",
     "tensorflow-macos",
 )
+# Wheels of TensorRT; each has another one for its libraries.
+_TENSORRT = ("tensorrt", "tensorrt-cu11", "tensorrt-cu12", "tensorrt-cu13")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,12 @@ class TensorFlow:
         """The directories that TensorFlow itself searches for TensorRT, CUDA and cuDNN."""
         return elf.read(os.path.join(self.folder, "libtensorflow_framework.so.2")).runpath if self.folder else ()
 
+    @property
+    def tensorrt_runpath(self) -> tuple[str, ...]:
+        """The directories that it searches for TensorRT. From 2.15 on a library of its own asks for it first, and looks in fewer."""
+        asks = elf.read(os.path.join(self.folder or "", "compiler", "tf2tensorrt", "_pywrap_py_utils.so"))
+        return asks.runpath if asks.opens else self.runpath
+
 
 def tensorflow() -> TensorFlow | None:
     """The TensorFlow that `import tensorflow` would find, or None."""
@@ -67,7 +75,7 @@ def tensorflow() -> TensorFlow | None:
     folder = os.path.dirname(spec.origin) if spec is not None and spec.origin else None
     if distribution is None and folder is None:
         return None
-    name, version = (distribution.metadata["Name"], distribution.version) if distribution else (None, None)
+    name, version = (_called(distribution), distribution.version) if distribution else (None, None)
     return TensorFlow(
         distribution=name,
         version=version,
@@ -84,12 +92,23 @@ def also_installed(tensorflow: TensorFlow | None) -> list[str]:
     return [name for name in known if version_of(name)]
 
 
+def tensorrt_packages() -> dict[str, str]:
+    """{wheel: version} of the installed wheels that are called after TensorRT. One may hold no library, or one of another release."""
+    names = (f"{name}{suffix}" for suffix in ("", "-libs") for name in _TENSORRT)
+    return {name: version for name in ("nvidia-tensorrt", *names) if (version := version_of(name))}
+
+
 def version_of(distribution: str) -> str | None:
     """The installed version of a wheel, or None."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _called(distribution: importlib.metadata.Distribution) -> str:
+    """The name of a wheel as indexes have it: newer wheels state tensorflow_cpu."""
+    return re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
 
 
 def _distribution() -> importlib.metadata.Distribution | None:

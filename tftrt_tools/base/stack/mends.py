@@ -49,6 +49,9 @@ def wrong(name: str, path: str | None, tensorflow: TensorFlow) -> str:
     if path and _of_nvidias_index(name, tensorflow):
         # In TensorFlow's folder it is a link that somebody made. Elsewhere it may be a package's, and a link there comes before it.
         own = os.path.dirname(path) == os.path.realpath(tensorflow.folder or "")
+        other = _same_library_under_its_major_name(name) if own else None
+        if other and os.path.realpath(path) != os.path.realpath(other):
+            return _link(os.path.dirname(other), tensorflow)
         gone = f"rm {shlex.quote(path)} && " if own else ""
         return f"{gone}{releases.TENSORRT_OF_LAST}   (then `tftrt doctor` again)"
     return _install_wheel(name, tensorflow, "--force-reinstall --no-deps ") or install()

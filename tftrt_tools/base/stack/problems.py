@@ -5,7 +5,7 @@ import os
 import re
 
 from tftrt_tools.base import tensorrt_rule
-from tftrt_tools.base.stack import libraries, mends, releases
+from tftrt_tools.base.stack import installed, libraries, mends, releases
 from tftrt_tools.base.stack.facts import Facts
 from tftrt_tools.base.stack.installed import TensorFlow
 
@@ -52,16 +52,22 @@ def in_files(tensorflow: TensorFlow | None) -> Problem | None:
     if tensorflow is None or tensorflow.distribution != "tensorflow" or "+" in (tensorflow.version or ""):
         # A vendor's build may ask for other names.
         return None
-    folders = libraries.loader_path(tensorflow)
+    folders = [*libraries.from_environment(), *tensorflow.tensorrt_runpath]
     for name, needed_for in libraries.needed(tensorflow):
         if needed_for == "convert" and libraries.find(name, folders) is None:
-            return Problem(f"{name} (TensorRT) is not found", mends.missing(name, tensorflow))
+            return _absent(name, tensorflow, " (TensorRT)")
     return None
 
 
 def in_conversion(facts: Facts) -> Problem | None:
     """Why convert() cannot work."""
-    return in_installation(facts.tensorflow) or _in_convert_libraries(facts) or _in_import(facts) or _in_tensorrt(facts)
+    return (
+        in_installation(facts.tensorflow)
+        or _in_version(facts)
+        or _in_convert_libraries(facts)
+        or _in_import(facts)
+        or _in_tensorrt(facts)
+    )
 
 
 def _tensorflow(facts: Facts) -> TensorFlow:
@@ -126,13 +132,21 @@ def _in_tensorrt(facts: Facts) -> Problem | None:
         return Problem(
             f"{name} cannot load TensorRT", 'see why: TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow"'
         )
-    linked, nvinfer = tuple(facts.asked["linked"]), _library(facts, "nvinfer")
-    loaded = _numbers(nvinfer.version) if nvinfer and nvinfer.version else tuple(answer["loaded"])
-    if tensorrt_rule.goes_with(loaded, linked):
+    return None
+
+
+def _in_version(facts: Facts) -> Problem | None:
+    """A TensorRT that TensorFlow refuses. It comes before libraries that do not load: such a one may lack what they need of it."""
+    tensorflow, nvinfer = _tensorflow(facts), _library(facts, "nvinfer")
+    linked, name = tuple(facts.asked.get("linked", ())), tensorflow.name
+    loaded = tuple(facts.asked.get("tensorrt", {}).get("loaded", ()))
+    if nvinfer and nvinfer.version:
+        loaded = _numbers(nvinfer.version)
+    if not loaded or not any(linked) or tensorrt_rule.goes_with(loaded, linked):
         return None
     rule = "the major versions must be equal" if loaded[0] != linked[0] else "it must not be older"
     where = nvinfer.path if nvinfer else "the loader's path"
-    mend = mends.wrong("libnvinfer.so", nvinfer.path if nvinfer else None, tensorflow)
+    mend = mends.wrong(nvinfer.name if nvinfer else "libnvinfer.so", nvinfer.path if nvinfer else None, tensorflow)
     if loaded[:2] == linked[:2]:
         mend += (
             f"; or, to use {releases.text(loaded)} all the same: export {tensorrt_rule.ALLOW}={releases.text(loaded)}"
@@ -219,11 +233,25 @@ def _in_library(facts: Facts, library: libraries.Library) -> Problem:
     """The Problem with a library that could not be loaded."""
     tensorflow, absent = _tensorflow(facts), _ABSENT.search(library.error)
     if absent and absent[1] == library.name:
-        return Problem(f"{library.name} is not found", mends.missing(library.name, tensorflow))
+        return _absent(library.name, tensorflow)
     if absent:
         return Problem(f"{library.name} needs {absent[1]}, which is not found", mends.missing(absent[1], tensorflow))
     path = library.path or libraries.find(library.name, libraries.loader_path(tensorflow))
     return Problem(f"{path or library.name}: {_short(library.error)}", mends.wrong(library.name, path, tensorflow))
+
+
+def _absent(name: str, tensorflow: TensorFlow, what: str = "") -> Problem:
+    """The Problem with a library that the loader does not find. Args: what: it is, for people."""
+    others = installed.tensorrt_packages() if "nvinfer" in name else {}
+    wanted = releases.release(tensorflow.version)
+    text = ", ".join(
+        f"{package} {version}"
+        for package, version in others.items()
+        if wanted and not version.startswith(f"{wanted.tensorrt}.")
+    )
+    return Problem(
+        f"{name}{what} is not found" + (f"; {text} does not bring it" if text else ""), mends.missing(name, tensorflow)
+    )
 
 
 def _library(facts: Facts, stem: str) -> libraries.Library | None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from absl import flags
 
 from tftrt_tools.base import errors, terminal
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _calling, _flags, _next, _output, _overview, _source_flags
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.models.kinds import opening, table
@@ -157,16 +157,10 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
 
 
 def _ask(request: InspectRequest, log_file: str | None) -> Plan | Inspection:
-    try:
-        found = pass_apart.run(inspecting.inspect, request, env=pass_log.ENV, log_file=log_file).result
-        seen = found.plan or found.inspection
-        assert seen, "the model is converted or not"
-        return seen
-    except (child.ChildDied, child.ChildBug):
-        from tftrt_tools.base import stack
-
-        stack.check_can_convert()  # a missing library has a better explanation than the abort it caused
-        raise
+    found = pass_apart.run(inspecting.inspect, request, env=pass_log.ENV, log_file=log_file).result
+    seen = found.plan or found.inspection
+    assert seen, "the model is converted or not"
+    return seen
 
 
 def _print_plan(plan: Plan, console: Console, everything: bool) -> None:

@@ -27,7 +27,7 @@ def job(request: KerasRequest) -> KerasExported:
     # The user's own code may run before the file is looked at: it says which names are the user's.
     custom = _custom_objects(request.custom_objects)
     if not request.unsafe:
-        _check_names(source, facts.config, _own_names(custom))
+        _check_names(source, facts, _own_names(custom))
     progress.say("loading the Keras model")
     import tensorflow as tf
 
@@ -38,16 +38,20 @@ def job(request: KerasRequest) -> KerasExported:
         )
     except (ValueError, TypeError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         text = " ".join(str(error).split())
-        raise errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text)) from None
+        told = errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text))
+        raise keras_file.of_another(source, facts.keras) or told from None
     progress.say("exporting the Keras model")
     tf.saved_model.save(model, request.output, signatures=_signature(model))
     return KerasExported(class_name=type(model).__name__, parameters=int(model.count_params()))
 
 
-def _check_names(source: pathlib.Path, config: object, own: set[str]) -> None:
-    """Refuse what is neither on the list nor the user's own. Raises: UsageError, which names it."""
-    told = keras_code.found(config, own)
+def _check_names(source: pathlib.Path, facts: keras_file.Facts, own: set[str]) -> None:
+    """Refuse what is neither on the list nor the user's own. Raises: UsageError, which names it; TftrtError for names of another Keras."""
+    told = keras_code.found(facts.config, own)
     if told:
+        other = keras_file.of_another(source, facts.keras)
+        if other and all(problem.of_keras for problem in told):
+            raise other
         texts = ", ".join(problem.text for problem in told[:_NAMED]) + (
             f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
         )

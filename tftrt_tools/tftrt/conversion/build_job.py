@@ -16,7 +16,16 @@ from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, inspector, loading, protos, segments
 from tftrt_tools.tftrt.calibration import file
 from tftrt_tools.tftrt.conversion.build import BuildRequest, Built
-from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, refused, saving, splitting, watched
+from tftrt_tools.tftrt.conversion.job import (
+    finishing,
+    graph_pass,
+    int8,
+    refused,
+    saving,
+    splitting,
+    tensorrt_here,
+    watched,
+)
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
 
 if TYPE_CHECKING:
@@ -43,6 +52,8 @@ def job(request: BuildRequest) -> Built:
         raise errors.TftrtError(
             "building engines needs a GPU; none is visible here", "run this on the machine that will serve the model"
         )
+    if settings.shapes:  # engines are taken away without TensorRT
+        tensorrt_here.check()
     source = pathlib.Path(request.source)
     recorded = {name: signature for signature in request.signatures for name in (signature.name, *signature.twins)}
     with scratch.folder("build") as folder:

@@ -14,7 +14,7 @@ from tftrt_tools.models.execution.job import gpu as gpu_module
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, protos
 from tftrt_tools.tftrt.calibration.calibrated import Calibrated
-from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, patterns, prepare
+from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, patterns, prepare, tensorrt_here
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 def job(request: CalibrateRequest) -> Calibrated:
     """Calibrate in this process; nothing is saved. Raises: UsageError, TftrtError; CheckFailed where no engine takes a table."""
     settings = request.settings
+    tensorrt_here.check()
     int8.check_calibrator(settings, request.int8, gpu_module.seen())
     with scratch.folder("calibrate") as folder:
         progress.say("loading the model")

@@ -30,6 +30,7 @@ from tftrt_tools.tftrt.conversion.job import (
     prepare,
     refused,
     saving,
+    tensorrt_here,
     watched,
 )
 from tftrt_tools.tftrt.conversion.signature_result import SignatureResult
@@ -56,6 +57,7 @@ def job(request: ConvertRequest) -> Converted:
             "--shapes builds engines, and engines need a GPU; none is visible here",
             "leave --shapes out to convert here and build on the target, or run on a machine with a GPU",
         )
+    tensorrt_here.check()
     source = pathlib.Path(request.source)
     progress.say("loading the model")
     model = loading.load(source, settings.tags)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
+from tftrt_tools.base import stack
 from tftrt_tools.base.process import child, jobs, progress
 
 Request = TypeVar("Request")
@@ -25,11 +26,16 @@ def run(
     env: Mapping[str, str],
     log_file: str | os.PathLike[str] | None = None,
 ) -> child.Outcome[Answer]:
-    """As job.run."""
+    """As job.run. A broken installation has a better explanation than the abort that it caused, and is told instead."""
     try:
         return job.run(request, env=env, log_file=log_file)
+    except child.ChildBug:
+        stack.check_thoroughly()
+        raise
     except child.ChildDied as died:
         if died.log.rfind(_BEGINS) <= died.log.rfind(_ENDED):
+            if died.signal_name != "SIGKILL":  # of the system, for its memory, or of the user
+                stack.check_thoroughly()
             raise
     progress.say("a converter of TF-TRT ended the process: looking for the node")
     return job.run(request, env={**env, _VARIABLE: "1"}, log_file=log_file)

@@ -29,10 +29,12 @@ _FILE_KEYS = ("vocabulary", "vocabulary_file")
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """A part that needs consent. unknown: its class is none of Keras's, and the file names no module for it: most likely the user's own."""
+    """A part that needs consent. unknown: its class is none of Keras's, and the file names no module for it: most likely the user's own.
+    of_keras: the file names a module of Keras for it: most likely of another Keras."""
 
     text: str
     unknown: bool = False
+    of_keras: bool = False
 
 
 def found(config: object, custom: Collection[str]) -> list[Need]:
@@ -59,7 +61,9 @@ def _of(part: Mapping[str, Any], custom: Collection[str]) -> Iterator[Need]:
     if "class_name" in part:
         why = _why_not(part, custom)
         if why:
-            yield Need(_named(part, why), unknown=why == part["class_name"] != "Lambda")
+            module = why.removesuffix(f".{part['class_name']}")
+            of_keras = module != why and _KERAS_MODULE.fullmatch(module) is not None
+            yield Need(_named(part, why), unknown=why == part["class_name"] != "Lambda", of_keras=of_keras)
 
 
 def _named(part: Mapping[str, Any], why: str) -> str:

@@ -139,11 +139,31 @@ def _without_architecture(path: pathlib.Path, file: h5py.File) -> errors.TftrtEr
 
 def _check_version(path: pathlib.Path, written_by: str) -> None:
     """Keras 3 names layers, shapes and types in ways that Keras 2 does not know: no file of it can be loaded. Raises: TftrtError."""
-    here = installed.version_of("keras")
-    written, ours = releases.minor(written_by), releases.minor(here)
+    written, ours = releases.minor(written_by), releases.minor(installed.version_of("keras"))
     if written and ours and written[0] > ours[0]:
-        raise errors.TftrtError(
-            f"{path} was written by Keras {written_by}; this Keras is {here}, which cannot read it",
+        raise _of_another(path, written_by)
+
+
+def of_another(path: pathlib.Path, written_by: str) -> errors.TftrtError | None:
+    """The error for a file that failed to load, where its version explains that; a Keras loads most files of older ones, and some of newer.
+
+    Args: written_by: Facts.keras. Returns: None where this Keras wrote the file, or an older one of the same major version.
+    """
+    written, ours = releases.minor(written_by), releases.minor(installed.version_of("keras"))
+    if not written or not ours or written == ours or (written[0] == ours[0] and written < ours):
+        return None
+    return _of_another(path, written_by)
+
+
+def _of_another(path: pathlib.Path, written_by: str) -> errors.TftrtError:
+    if written_by.startswith("2."):
+        mend = "load it there (tf.keras.models.load_model), and give the directory that model.save('DIR') writes"
+    else:
+        mend = (
             "load it there (keras.saving.load_model), export it with model.export('DIR'), and give DIR; for an ONNX "
-            "file, run `tftrt export` there (the extra `export-tensorflow`)",
+            "file, run `tftrt export` there (the extra `export-tensorflow`)"
         )
+    return errors.TftrtError(
+        f"{path} was written by Keras {written_by}; this Keras is {installed.version_of('keras')}, which cannot read it",
+        mend,
+    )

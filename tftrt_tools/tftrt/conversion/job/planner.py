@@ -16,7 +16,7 @@ from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, signatures
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import graph, inferred, loading
 from tftrt_tools.tftrt.conversion import advice
-from tftrt_tools.tftrt.conversion.job import graph_pass, loop_flops, patterns, prepare
+from tftrt_tools.tftrt.conversion.job import graph_pass, loop_flops, patterns, prepare, tensorrt_here
 from tftrt_tools.tftrt.conversion.plan import Outcome, Plan, Segment, SignaturePlan, SizeResult
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 
 def plan(path: str | os.PathLike[str], settings: Settings) -> Plan:
     """Args: path: SavedModel directory. settings: Settings. Returns: Plan. Raises: UsageError, TftrtError."""
+    tensorrt_here.check()
     progress.say("loading the model")
     model = loading.load(path, settings.tags)
     names = signatures.chosen(list(model.root.signatures), settings.signature_keys)
