@@ -140,7 +140,8 @@ def test_a_package_that_lacks_a_part_is_told_as_such(monkeypatch, tmp_path, text
     (tmp_path / "tensorrt").mkdir()
     (tmp_path / "tensorrt/__init__.py").write_text(text)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(sys, "modules", {name: one for name, one in sys.modules.items() if "tensorrt" not in name})
+    for name in [name for name in sys.modules if name.partition(".")[0].startswith("tensorrt")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(errors.TftrtError, match=says) as told, errors.translated():
         __import__("tensorrt")
     assert told.value.mend == errors.install_bindings()
