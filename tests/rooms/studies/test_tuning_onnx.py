@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests import onnx_files, plan_recordings
+from tests import onnx_files, plan_recordings, stacks
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
@@ -132,6 +132,7 @@ def needed(tmp_path):
     return (f"--data={tmp_path / 'data.npz'}", "--accuracy=snr_db:threshold=30", SHAPES)
 
 
+@stacks.needs_bindings
 @pytest.mark.parametrize("name", ["digits.onnx", "plan"])
 def test_without_a_gpu_the_reason_is_told_and_nothing_is_left(folder, tftrt, tmp_path, name):
     done = tftrt("tune", folder / name, *needed(tmp_path), "--backends=tensorrt", cwd=tmp_path, env=NO_GPU)
