@@ -31,6 +31,14 @@ def answers(frozen, *values):
     return [one.numpy() for one in function(*map(tf.constant, values))]
 
 
+def original(signature, value):
+    """What a signature of one input and one output answers. Where tf.saved_model.save writes a Keras model, Keras 2 gives the input the model's
+    name for it, and Keras 3 calls it `inputs`."""
+    (name,) = signature.structured_input_signature[1]
+    (answer,) = signature(**{name: tf.constant(value)}).values()
+    return answer.numpy()
+
+
 def open_sizes(body, path):
     """`body` of a tensor of ? x 7 x 5 elements. The graph as a whole tells these sizes; an engine does not know them."""
 

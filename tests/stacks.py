@@ -47,10 +47,21 @@ needs_bindings = pytest.mark.skipif(
 
 _KERAS_3 = importlib.util.find_spec("tensorflow") is not None and here().tensorflow != STACKS["2.14"].tensorflow
 needs_keras_2 = pytest.mark.skipif(_KERAS_3, reason="it states nodes of Keras 2's graph, and Keras 3 writes others")
+needs_keras_2_optimizers = pytest.mark.skipif(
+    _KERAS_3,
+    reason="Keras 3 has no legacy optimizers, and tells TensorFlow of no class that restores one: it is loaded as any object",
+)
 needs_image = pytest.mark.skipif(_KERAS_3, reason="it publishes for the project's image, which has TensorRT 8.5.3")
 
 # Keras 3 gives these ops names of its own.
-_OPS = {"Conv2D": "(Conv2D|convolution)"}
+_OPS = {
+    "Conv2D": "(Conv2D|convolution)",
+    "conv2d_transpose": "conv(2d)?_transpose",
+    "PartitionedCall": "(Stateful)?PartitionedCall",
+}
+
+# tf.saved_model.save calls the only input of a Keras 3 model so, whatever the model calls it.
+SAVED_INPUT = "inputs" if _KERAS_3 else None
 
 
 def node(name: str) -> str:

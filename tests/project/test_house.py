@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 import tftrt_tools
+from tests import stacks
 
 PACKAGE = pathlib.Path(tftrt_tools.__file__).parent
 # So many values may be told apart by their places.
@@ -109,6 +110,7 @@ def test_inherited_fields_count():
     assert by_place({"a.py": ast.parse(source)}) == ["a.py: One"]
 
 
+@stacks.needs_bindings
 def test_what_benchmarks_import_of_the_house_is_there():
     """Their parts for a GPU run on no other machine, so a module that moved would be missed there alone."""
     wanted = {

@@ -43,6 +43,10 @@ EXTRA = {
     "aiohttp": "aiohttp",
     "rapidjson": "python-rapidjson",
 }
+# What TensorRT's Python package is imported as.
+BINDINGS = "tensorrt"
+# What it imports: packages of its own.
+_OF_BINDINGS = ("tensorrt_bindings", "tensorrt_libs")
 
 
 def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
@@ -143,27 +147,37 @@ def install_bindings() -> str:
     return install("tftrt") if sys.version_info[:2] == (3, 10) else f"with Python 3.10, {install('tftrt')}"
 
 
+def no_bindings() -> str:
+    """That TensorRT's Python package is missing. Its libraries may be there all the same: TensorFlow loads them by itself."""
+    return f"TensorRT's Python package is not installed for {_python()}"
+
+
 def needs_extra(package: str) -> NeedsExtra:
     """NeedsExtra for one of EXTRA, which says what to install."""
+    return NeedsExtra(f"{EXTRA[package]} is not installed for {_python()}", f"with Python 3.10, {install('tftrt')}")
+
+
+def _python() -> str:
     import sys
 
-    here = ".".join(map(str, sys.version_info[:2]))
-    return NeedsExtra(
-        f"{EXTRA[package]} is not installed for this Python {here}", f"with Python 3.10, {install('tftrt')}"
-    )
+    return "this Python " + ".".join(map(str, sys.version_info[:2]))
 
 
 def from_import_error(error: ImportError) -> TftrtError | None:
     """What an ImportError means to the user.
 
-    Returns: NeedsExtra where the extra `tftrt` is not installed; another TftrtError where the TensorFlow here is not the one needed; None
-    for any other error, which is a bug.
+    Returns: NeedsExtra where the extra `tftrt` is not installed; another TftrtError where the TensorFlow here is not the one needed, or
+    TensorRT's Python package is missing or incomplete; None for any other error, which is a bug.
     """
     name = error.name or ""
     if isinstance(error, ModuleNotFoundError) and name in EXTRA:
         return needs_extra(name)
     if name.partition(".")[0] == "tensorflow":
         return TftrtError(f"TensorFlow is not the one needed: {error}", "`tftrt doctor` says what mends it")
+    if isinstance(error, ModuleNotFoundError) and name == BINDINGS:
+        return TftrtError(no_bindings(), install_bindings())
+    if name.partition(".")[0] in (BINDINGS, *_OF_BINDINGS):
+        return TftrtError(f"TensorRT's Python package does not load in {_python()}: {error}", install_bindings())
     return None
 
 

@@ -401,6 +401,7 @@ def on_a_gpu():
         libraries=found,
         driver=gpus.Driver(driver="580.0", cuda="13.0"),
         gpus=(gpus.Gpu(0, "H100", 81559, "9.0"),),
+        bindings=True,
     )
 
 

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from tests import stacks
 from tftrt_tools.base.process import child
 
 PACKAGES = ("keras", "scipy", "h5py")
@@ -42,6 +43,7 @@ def test_a_child_imports_tensorflow_without_keras_which_is_there_when_it_is_used
     assert (tmp_path / "m.h5").read_bytes().startswith(b"\x89HDF")
 
 
+@stacks.needs_keras_2_optimizers
 @pytest.mark.parametrize("kind", ["optimizers", "legacy"])
 def test_an_optimizer_in_a_model_is_loaded_and_saved_as_one(kind, tmp_path):
     import numpy as np

@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from tests import onnx_files, plan_recordings
-from tests.command_line import assert_clear
-from tests.engine_recordings import RESNET as TF_TRT_RESNET
-from tests.engine_recordings import profiles as tf_trt_profiles
-from tests.engine_recordings import recording as tf_trt_recording
-from tests.gpu_commands import NO_GPU
-from tests.plan_recordings import FER, INPUTS, RESNET
-from tftrt_tools.base import errors
-from tftrt_tools.command_line.report import profile as page
-from tftrt_tools.models.kinds.plan import document, layer_information
-from tftrt_tools.models.savedmodel import passport
-from tftrt_tools.studies.profiling import (
+pytest.importorskip("tensorrt")
+from tests import onnx_files, plan_recordings  # noqa: E402
+from tests.command_line import assert_clear  # noqa: E402
+from tests.engine_recordings import RESNET as TF_TRT_RESNET  # noqa: E402
+from tests.engine_recordings import profiles as tf_trt_profiles  # noqa: E402
+from tests.engine_recordings import recording as tf_trt_recording  # noqa: E402
+from tests.gpu_commands import NO_GPU  # noqa: E402
+from tests.plan_recordings import FER, INPUTS, RESNET  # noqa: E402
+from tftrt_tools.base import errors  # noqa: E402
+from tftrt_tools.command_line.report import profile as page  # noqa: E402
+from tftrt_tools.models.kinds.plan import document, layer_information  # noqa: E402
+from tftrt_tools.models.savedmodel import passport  # noqa: E402
+from tftrt_tools.studies.profiling import (  # noqa: E402
     apart,
     chrome,
     comparison,
@@ -41,8 +42,8 @@ from tftrt_tools.studies.profiling import (
     stored,
     traces,
 )
-from tftrt_tools.studies.profiling.job import host, plan_calls, plan_job, plan_onnx, plan_trace
-from tftrt_tools.studies.profiling.profile import Profile
+from tftrt_tools.studies.profiling.job import host, plan_calls, plan_job, plan_onnx, plan_trace  # noqa: E402
+from tftrt_tools.studies.profiling.profile import Profile  # noqa: E402
 
 BLOCK = "StatefulPartitionedCall/resnet50/conv2_block1_"
 

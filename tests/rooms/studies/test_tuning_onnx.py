@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests import onnx_files, plan_recordings
+from tests import onnx_files, plan_recordings, stacks
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
@@ -78,7 +78,8 @@ def test_plans_of_a_file_are_searched_without_tensorflow(tuned):
     if "INT8" in PRECISIONS[model.name]:
         *trials, as_chosen = trials
         # Its builds need a GPU, and here even TensorRT's package is hidden.
-        assert as_chosen["settings"]["int8_as"] == "auto" and as_chosen["failure"] == "TensorRT is not installed"
+        assert as_chosen["settings"]["int8_as"] == "auto"
+        assert as_chosen["failure"] == f"no plan can be built here: {errors.no_bindings()}"
     assert [(one["backend"], one["settings"]["precision_mode"]) for one in trials] == [
         ("tensorrt", one) for one in PRECISIONS[model.name]
     ]
@@ -131,6 +132,7 @@ def needed(tmp_path):
     return (f"--data={tmp_path / 'data.npz'}", "--accuracy=snr_db:threshold=30", SHAPES)
 
 
+@stacks.needs_bindings
 @pytest.mark.parametrize("name", ["digits.onnx", "plan"])
 def test_without_a_gpu_the_reason_is_told_and_nothing_is_left(folder, tftrt, tmp_path, name):
     done = tftrt("tune", folder / name, *needed(tmp_path), "--backends=tensorrt", cwd=tmp_path, env=NO_GPU)
@@ -158,7 +160,7 @@ def test_without_tensorrt_it_says_what_to_install(folder, tmp_path):
         env={**os.environ, "PYTHONPATH": BARE, **NO_GPU},
         timeout=120,
     )
-    assert_clear(done, 1, "tune measures speed, and plans cannot be built here: TensorRT is not installed")
+    assert_clear(done, 1, f"tune measures speed, and plans cannot be built here: {errors.no_bindings()}")
 
 
 @pytest.mark.parametrize(

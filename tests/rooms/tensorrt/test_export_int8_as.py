@@ -14,6 +14,7 @@ from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tftrt_tools.base import errors
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.tensorrt.exporting import as_plan
@@ -204,6 +205,7 @@ def without_a_gpu(monkeypatch):
     """Everything but TensorRT's own part."""
 
     def use(job):
+        monkeypatch.setattr(bindings, "installed", lambda: True)
         doubles.job(monkeypatch, building.build, getattr(plan_jobs, job))
         monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
         doubles.job(monkeypatch, building.check, plan_jobs.checked)

@@ -6,16 +6,16 @@ import inspect
 
 import numpy as np
 import pytest
-import tensorrt as trt
 
-from tests import plan_device
-from tftrt_tools.models.execution.job import cuda_libraries, cudart
-from tftrt_tools.models.execution.job.cudart import HostArray
-from tftrt_tools.models.kinds.plan.job import context as plan_call
-from tftrt_tools.models.savedmodel import describe
-from tftrt_tools.studies.profiling import engines, plan
-from tftrt_tools.studies.profiling.apart import Request, SegmentsRequest, Sized
-from tftrt_tools.studies.profiling.job import plan_context, plan_cupti, plan_graph, plan_job
+trt = pytest.importorskip("tensorrt")
+from tests import plan_device  # noqa: E402
+from tftrt_tools.models.execution.job import cuda_libraries, cudart  # noqa: E402
+from tftrt_tools.models.execution.job.cudart import HostArray  # noqa: E402
+from tftrt_tools.models.kinds.plan.job import context as plan_call  # noqa: E402
+from tftrt_tools.models.savedmodel import describe  # noqa: E402
+from tftrt_tools.studies.profiling import engines, plan  # noqa: E402
+from tftrt_tools.studies.profiling.apart import Request, SegmentsRequest, Sized  # noqa: E402
+from tftrt_tools.studies.profiling.job import plan_context, plan_cupti, plan_graph, plan_job  # noqa: E402
 
 
 def test_the_libraries_have_the_functions():

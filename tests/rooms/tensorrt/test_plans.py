@@ -12,10 +12,11 @@ import pytest
 from onnx import helper
 
 import tftrt_tools
-from tests import onnx_files
+from tests import onnx_files, stacks
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
 from tftrt_tools.base import errors
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.command_line import cli
 from tftrt_tools.command_line.report import tensors_plot
 from tftrt_tools.models.inputs import calls as inputs
@@ -35,6 +36,12 @@ from tftrt_tools.tensorrt.plans.tensors import Inner, Tensors
 
 IMAGE = InputSpec("image", "float32", (None, 8, 8, 1))
 HERE = {"name": "NVIDIA H100 80GB HBM3", "compute_capability": "9.0", "driver": "550.90"}
+
+
+@pytest.fixture(autouse=True)
+def with_the_python_package(monkeypatch):
+    """What is refused before a build asks TensorRT nothing, and is the same without its Python package."""
+    monkeypatch.setattr(bindings, "installed", lambda: True)
 
 
 def ranged(name, least, opt, most):
@@ -282,6 +289,7 @@ def test_a_directory_that_is_not_whole_is_told(plan, tftrt, harm, says):
         assert says in done.stderr and done.returncode in (1, 2) and "Traceback" not in done.stderr
 
 
+@stacks.needs_bindings
 def test_a_plan_without_a_gpu_is_one_line(plan, tftrt):
     # Its output is an integer, so that the comparison with the file would end earlier: it is compared with itself.
     said = dataclasses.replace(document.read(plan), outputs=(Tensor("y", "float32", (None, 3), "float32"),))
@@ -299,6 +307,7 @@ def test_a_plan_without_a_gpu_is_one_line(plan, tftrt):
     assert_clear(done, 1, HERE["name"])
 
 
+@stacks.needs_bindings
 def test_a_plan_is_not_loaded_without_a_gpu(plan, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(errors.TftrtError, match="no GPU is visible here; run it on a machine with that GPU"):
@@ -385,6 +394,7 @@ def test_a_plan_is_not_converted_again(plan, tftrt):
     assert_clear(tftrt("export", plan, "--output=x.onnx"), 2, "is a plan directory")
 
 
+@stacks.needs_bindings
 def test_overwrite_replaces_plan_directories(plan, tmp_path, tftrt):
     source = onnx_files.product(tmp_path / "m.onnx")
     told = [
@@ -507,6 +517,7 @@ def test_files_that_become_no_plan(make, says, tmp_path, tftrt):
     assert done.returncode in (1, 2) and not (tmp_path / "plan").exists()
 
 
+@stacks.needs_bindings
 def test_without_a_gpu_a_build_is_one_line_and_nothing_is_written(tmp_path, zoo_model, tftrt):
     source = onnx_files.product(tmp_path / "m.onnx", outside=True)
     for model, shapes in ((source, "x:8x4"), (zoo_model("digits_cnn"), "image:2x8x8x1")):

@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
-from tests import doubles, onnx_files, plan_jobs
+from tests import doubles, onnx_files, plan_jobs, stacks
 from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
 from tftrt_tools.base import errors
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.tensorrt.plans import build, building, convert, making
@@ -20,7 +21,8 @@ FLAGS = "--backend=tensorrt\n--precision_mode=INT8\n--shapes=x:8x4\n"
 
 @pytest.fixture
 def builds(monkeypatch):
-    """Everything but TensorRT's own part."""
+    """Everything but TensorRT's own part, and its Python package."""
+    monkeypatch.setattr(bindings, "installed", lambda: True)
     doubles.job(monkeypatch, building.build, plan_jobs.built)
     doubles.job(monkeypatch, building.check, plan_jobs.checked)
     monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
@@ -124,6 +126,7 @@ def test_other_shapes_than_the_model_takes_are_refused_before_the_build(plan, tf
     assert snapshot(plan) == before
 
 
+@stacks.needs_bindings
 def test_without_a_gpu_the_directory_stays_as_it_is(plan, tftrt, monkeypatch):
     monkeypatch.undo()
     before = snapshot(plan)
@@ -154,6 +157,7 @@ def test_the_command_says_what_it_built(plan, tftrt, builds):
 
 @pytest.mark.parametrize(("opset", "says"), [(18, "the file has opset 18, and 16 is what `tftrt export "), (16, "")])
 def test_a_build_that_dies_on_a_newer_file_says_how_to_make_an_older_one(opset, says, tmp_path, tftrt, monkeypatch):
+    monkeypatch.setattr(bindings, "installed", lambda: True)
     monkeypatch.setattr(building, "build", plan_jobs.dying)
     doubles.job(monkeypatch, building.check, plan_jobs.checked)
     source = onnx_files.product(tmp_path / "m.onnx", opset=opset)

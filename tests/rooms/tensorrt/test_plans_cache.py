@@ -10,10 +10,11 @@ import time
 import pytest
 
 from benchmarks import plans as benchmark
-from tests import doubles, onnx_files, plan_jobs
+from tests import doubles, onnx_files, plan_jobs, stacks
 from tests.command_here import run_tftrt
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.models.engine_cache import listing
 from tftrt_tools.models.engine_cache.entry import EngineRecord, Entry
 from tftrt_tools.models.engine_cache.key import EngineKey
@@ -235,6 +236,7 @@ def test_a_reader_that_knows_no_plans_calls_the_record_unreadable(first):
 @pytest.fixture
 def anew(monkeypatch):
     """Everything but TensorRT's own part. No two builds make the same bytes."""
+    monkeypatch.setattr(bindings, "installed", lambda: True)
     doubles.job(monkeypatch, building.build, plan_jobs.built_anew)
     doubles.job(monkeypatch, building.check, plan_jobs.checked)
     monkeypatch.setattr(making, "_check_calls", lambda *arguments: None)
@@ -399,6 +401,7 @@ def part(monkeypatch):
     return part
 
 
+@stacks.needs_bindings
 @pytest.mark.parametrize("switch", ["1", "0"])
 def test_the_childs_job_builds_once_and_then_takes_the_plan(part, tmp_path, monkeypatch, switch):
     from tftrt_tools.tensorrt.plans import build_job

@@ -6,13 +6,13 @@ import types
 import numpy as np
 import onnx
 import pytest
-import tensorrt as trt
 from onnx import TensorProto, helper
 
-from tests import onnx_files
-from tests.command_here import run_tftrt
-from tftrt_tools.tensorrt.plans.job import mixed, network
-from tftrt_tools.tensorrt.plans.settings import Settings
+trt = pytest.importorskip("tensorrt")
+from tests import onnx_files  # noqa: E402
+from tests.command_here import run_tftrt  # noqa: E402
+from tftrt_tools.tensorrt.plans.job import mixed, network  # noqa: E402
+from tftrt_tools.tensorrt.plans.settings import Settings  # noqa: E402
 
 
 @pytest.fixture(scope="module")

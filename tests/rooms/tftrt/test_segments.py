@@ -411,14 +411,15 @@ def test_any_change_of_a_node_that_counts_changes_the_digest(function, data):
 
 IN_A_PROCESS = """
 import json, sys
-from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.job import graph_pass, prepare
 from tftrt_tools.tftrt.conversion.settings import Settings
 from tftrt_tools.models.savedmodel.job import loading, segments
 model = loading.load(sys.argv[1], ())
 found = {}
 for dynamic in json.loads(sys.argv[2]):
-    frozen = graph_pass.freeze("serving_default", model.root.signatures["serving_default"])
-    passed = graph_pass.run(frozen, Settings(use_dynamic_shape=dynamic))
+    settings = Settings(use_dynamic_shape=dynamic)
+    frozen, _ = prepare.passed("serving_default", model.root.signatures["serving_default"], settings)
+    passed = graph_pass.run(frozen, settings)
     found[str(dynamic)] = [list(segments.engine_digests(passed.graph_def, names).values()) for names in (False, True)]
 print("@" + json.dumps(found))
 """

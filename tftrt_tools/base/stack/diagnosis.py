@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tftrt_tools.base import records, tensorrt_rule
+from tftrt_tools.base.stack import bindings, gpus, installed, libraries, problems, releases
 from tftrt_tools.base.stack import facts as _facts
-from tftrt_tools.base.stack import gpus, installed, libraries, problems, releases
 from tftrt_tools.base.stack.facts import Facts
 from tftrt_tools.base.stack.libraries import PURPOSES, Purpose
 
@@ -120,6 +120,8 @@ def _notes(facts: Facts) -> Iterator[str]:
             f"{tensorflow.distribution} and {', '.join(others)} write to the same directory: "
             f"the one installed last is imported"
         )
+    if not facts.bindings:
+        yield bindings.note()
     linked, loaded = (tuple(facts.asked.get("linked", ())), tuple(facts.asked.get("tensorrt", {}).get("loaded", ())))
     if linked and loaded and tensorrt_rule.stands_in(loaded, linked):
         yield (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child, progress
-from tftrt_tools.base.stack import gpus, installed, libraries, probes
+from tftrt_tools.base.stack import bindings, gpus, installed, libraries, probes
 
 
 class TensorRtAnswer(typing.TypedDict, total=False):
@@ -61,6 +61,8 @@ class Facts:
     driver: gpus.Driver
     # The GPUs that the driver lists.
     gpus: tuple[gpus.Gpu, ...]
+    # Whether TensorRT's Python package is installed.
+    bindings: bool
 
 
 def collect(seconds: float) -> Facts:
@@ -92,6 +94,7 @@ def collect(seconds: float) -> Facts:
         libraries=tuple(everything),
         driver=machine.gpus,
         gpus=machine.gpus.gpus,
+        bindings=bindings.installed(),
     )
 
 

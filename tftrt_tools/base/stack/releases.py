@@ -48,6 +48,12 @@ LAST = "2.17.1"
 LAST_PYTHONS = ((3, 9), (3, 12))
 TENSORRT_OF_LAST = "pip install --no-deps tensorrt-libs==8.6.1 --extra-index-url https://pypi.nvidia.com"
 
+# TensorRT's Python package: the release that comes with the recommended stack, that of the last, the Pythons that have the latter, and its
+# installation. PyPI's tensorrt-bindings alone has no module `tensorrt`.
+BINDINGS, LAST_BINDINGS = (8, 5), (8, 6)
+BINDINGS_PYTHONS = ((3, 10), (3, 11))
+BINDINGS_OF_LAST = "pip install tensorrt==8.6.1 --extra-index-url https://pypi.nvidia.com"
+
 # Suffix of each CUDA library's name, by CUDA major version (used where the wheel has no cuda_config.h).
 CUDA_LIBRARIES = {
     11: {"CUDART": "11.0", "CUBLAS": "11", "CUFFT": "10", "CUSOLVER": "11", "CUSPARSE": "11"},

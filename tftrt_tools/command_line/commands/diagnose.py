@@ -127,7 +127,7 @@ def _check_models(values: flags.FlagValues, original: str, converted: str) -> No
     from tftrt_tools.models.kinds import opening, table
     from tftrt_tools.studies import backends
 
-    sources = [opening.check(source) for source in _source_flags.read_each(values, original, converted)]
+    sources = [opening.check_readable(source) for source in _source_flags.read_each(values, original, converted)]
     first, second = (table.kind(source.path) for source in sources)
     if first.alone:
         opening.check_converted(sources[0])

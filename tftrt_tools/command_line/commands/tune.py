@@ -30,7 +30,6 @@ examples:
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
 import pathlib
 import shlex
@@ -50,6 +49,7 @@ from tftrt_tools.base.choices import (
 )
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.command_line.commands import (
     _building,
     _calibration_flags,
@@ -450,7 +450,7 @@ def _tried(values: flags.FlagValues, model: Source) -> _Tried:
         else:
             default = backends.default().name
             # Without TensorRT's Python package there is nothing to compare with.
-            return _Tried((default,), (_PLANS,) if importlib.util.find_spec("tensorrt") else (), "tensorflow")
+            return _Tried((default,), (_PLANS,) if bindings.installed() else (), "tensorflow")
     server: Server | Literal[""] = values.server or ""
     if not server:
         return _Tried(named)

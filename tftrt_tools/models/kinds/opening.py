@@ -10,6 +10,8 @@ from typing import Any
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.kinds.model import Contents, Model, Overview
+from tftrt_tools.models.kinds.plan import document as plan_document
+from tftrt_tools.models.savedmodel import files
 from tftrt_tools.models.sources import kinds
 from tftrt_tools.models.sources.source import Source, of
 
@@ -29,6 +31,15 @@ def check(model: str | os.PathLike[str] | Source, as_it_is: bool = False, to_con
         raise errors.UsageError(
             f"not a model: {source} is a file of no kind taken here", f"give {table.forms(as_it_is, to_convert)}"
         ) from error
+    return source
+
+
+def check_readable(model: str | os.PathLike[str] | Source) -> Source:
+    """As `check`, for who reads what a model carries, such as a profile, and does not run it: of a plan that takes no TensorRT."""
+    source = of(model)
+    if not files.is_plan(source.path):
+        return check(source)
+    plan_document.read(source.path)
     return source
 
 

@@ -42,7 +42,7 @@ def read(path: str) -> Stored | None:
     """
     if is_file(path):
         return Stored(profile=_file(path), said=(f"a profile from the file {path}",))
-    source = opening.check(path)
+    source = opening.check_readable(path)
     try:
         document = opening.document(source, profile.FILE)
     except errors.TftrtError as error:
@@ -62,7 +62,7 @@ def read(path: str) -> Stored | None:
 
 def keep(model: str, found: Profile) -> bool:
     """Put a profile into the model's passport. Returns: whether its kind has passports."""
-    return opening.keep(opening.check(model), profile.FILE, found.to_dict())
+    return opening.keep(opening.check_readable(model), profile.FILE, found.to_dict())
 
 
 def _file(path: str) -> Profile:

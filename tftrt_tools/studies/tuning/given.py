@@ -3,13 +3,13 @@ No runtime is imported here."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.choices import SERVERS, Server
 from tftrt_tools.base.process import child
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
 from tftrt_tools.models.kinds.onnx.kind import ONNX, PRECISION, rounding
@@ -61,11 +61,8 @@ def note(named: str | os.PathLike[str] | Source) -> str:
 def gpu() -> dict[str, str]:
     """{"gpu", "compute_capability", "driver", "tensorrt"}, asked of the driver and of TensorRT. Raises: TftrtError where no plan can be
     built."""
-    if importlib.util.find_spec("tensorrt") is None:
-        raise errors.TftrtError(
-            "tune measures speed, and plans cannot be built here: TensorRT is not installed",
-            "pip install the tensorrt of your GPU's driver, on the machine that the model is for",
-        )
+    if not bindings.installed():
+        raise bindings.missing("tune measures speed, and plans cannot be built here")
     try:
         found = building.check.run(None).result
     except child.ChildDied:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import pathlib
 import time
@@ -16,6 +15,7 @@ from tftrt_tools.accuracy import verify
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file, scratch
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.onnx import file as onnx_file
@@ -100,10 +100,8 @@ def convert(
 
 def check_installed() -> None:
     """Raise TftrtError where nothing can be built."""
-    if importlib.util.find_spec("tensorrt") is None:
-        raise errors.TftrtError(
-            "TensorRT is not installed", f"{errors.install_bindings()}; or install the tensorrt of your GPU's driver"
-        )
+    if not bindings.installed():
+        raise bindings.missing("no plan can be built here")
 
 
 def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Source:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from contextlib import AbstractContextManager
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds import directory
 from tftrt_tools.models.kinds.model import Contents, Engine, File, Overview, Signature
@@ -81,12 +81,9 @@ class Plan(directory.Directory):
 
     def check(self, source: Source, as_it_is: bool) -> None:
         """As model.Kind.check."""
-        document.read(source.path)
-        if importlib.util.find_spec("tensorrt") is None:
-            raise errors.TftrtError(
-                f"TensorRT, which runs {source}, is not installed",
-                f"{errors.install_bindings()}; or install the tensorrt that the plan was built with",
-            )
+        said = document.read(source.path)
+        if not bindings.installed():
+            raise bindings.missing(f"{source}, a plan of TensorRT {said.tensorrt}, does not run here", said.tensorrt)
 
     def opened(self, source: Source, log_file: str | None) -> AbstractContextManager[str]:
         """As model.Kind.opened: the directory itself."""
