@@ -32,7 +32,9 @@ def notes():
 
 def test_dynamic_shapes_are_chosen_and_said_once(tensorrt_10, notes):
     assert checked(Settings()).dynamic and checked(Settings(dynamic_shape_profile_strategy="Range")).dynamic
-    assert notes == ["TensorRT 10 has no implicit batch mode: engines get dynamic shapes (--use_dynamic_shape)"]
+    assert notes == [
+        "TensorRT 10 has no implicit batch mode: engines get dynamic shapes (--use_dynamic_shape); --shapes names those that will be served"
+    ]
 
 
 @pytest.mark.parametrize("given", [{"shapes": SHAPES}, {"use_dynamic_shape": True}])

@@ -142,7 +142,10 @@ def checked(settings: Settings) -> Settings:
     """Return `settings` in a batch mode that the TensorRT here has, or raise UsageError for a value that can never work."""
     able, tensorrt = in_a_batch_mode(settings), stack.tensorrt_major()
     if able is not settings:
-        _say_once(f"TensorRT {tensorrt} has no implicit batch mode: engines get dynamic shapes (--use_dynamic_shape)")
+        _say_once(
+            f"TensorRT {tensorrt} has no implicit batch mode: engines get dynamic shapes (--use_dynamic_shape); --shapes names those that "
+            "will be served"
+        )
     able = valid(able)
     if able.precision_mode == "INT8" and not releases.has_implicit_batch(tensorrt):
         _say_once(

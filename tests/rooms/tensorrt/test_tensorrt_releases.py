@@ -5,7 +5,10 @@ import types
 import pytest
 
 from tests import tensorrt_names
+from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.plan.job import differences
+from tftrt_tools.tensorrt.plans import settings
+from tftrt_tools.tensorrt.plans.job import mixed
 
 
 class Explicit8:
@@ -104,3 +107,39 @@ def test_an_error_of_the_parser_names_its_node():
     old = types.SimpleNamespace(node=lambda: 1, desc=lambda: "no such kernel")
     assert differences.parser_error(new, []) == "node conv (no such kernel)"
     assert differences.parser_error(old, ["a", "b"]) == "node b (no such kernel)"
+
+
+def release(version):
+    """A module with the recorded enumerations of a release."""
+
+    def enumeration(kind):
+        return types.SimpleNamespace(__members__={name: name for name in tensorrt_names.of(version, kind)})
+
+    # As the headers of all three number them.
+    flags = {"EXPLICIT_BATCH": 0, "EXPLICIT_PRECISION": 1, "STRONGLY_TYPED": 1}
+    known = tensorrt_names.of(version, "NetworkDefinitionCreationFlag")
+    return types.SimpleNamespace(
+        __version__=version,
+        BuilderFlag=enumeration("BuilderFlag"),
+        TacticSource=enumeration("TacticSource"),
+        NetworkDefinitionCreationFlag=types.SimpleNamespace(
+            __members__={name: value for name, value in flags.items() if name in known}
+        ),
+    )
+
+
+@pytest.mark.parametrize("version", tensorrt_names.RELEASES)
+def test_flags_that_builds_set_are_in_each_release(version):
+    trt = release(version)
+    for name in ("FP16", "INT8", "TF32", "SPARSE_WEIGHTS", "REFIT", mixed.FLAG):
+        assert differences.flag(trt, "any", name) == name
+    assert differences.weakly_typed(trt) and differences.network_flags(trt, False) == 1
+    assert set(settings.TACTIC_SOURCES) <= set(trt.TacticSource.__members__)
+
+
+def test_what_came_later_is_asked_of_later_releases_alone():
+    assert differences.network_flags(release("10.8.0.43"), True) == 3
+    assert differences.flag(release("8.6.1"), "version_compatible") == "VERSION_COMPATIBLE"
+    for version in ("8.5.3.1", "8.6.1"):
+        with pytest.raises(errors.TftrtError, match="--strongly_typed"):
+            differences.network_flags(release(version), True)
