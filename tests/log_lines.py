@@ -39,6 +39,12 @@ LINES = [
         "2020-02-13 02:33:41.316816: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:506] Failed to execute engine, retrying with native segment for StatefulPartitionedCall/TRTEngineOp_81",
     ),
     (
+        # Of the port to TensorRT 10, as its source has the words.
+        "implicit_batch_gone",
+        _OP.format("W")
+        + "TF-TRT Warning: Failed to execute engine: INTERNAL: Implicit batch is not supported with TensorRT >=10 Retrying with native segment for TRTEngineOp_000_001",
+    ),
+    (
         "engine_not_enqueued",
         "2020-02-13 02:33:41.316800: W tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:635] Failed to enqueue batch for TRT engine: StatefulPartitionedCall/TRTEngineOp_81",
     ),

@@ -614,6 +614,69 @@ def test_tensorrt_that_no_folder_of_the_loader_has_is_linked_where_tensorflow_lo
     }
 
 
+@pytest.fixture
+def container(on_a_gpu):
+    """The facts of NVIDIA's container 25.02 as its lists of packages have it; it was not run."""
+    tensorflow = dataclasses.replace(on_a_gpu.tensorflow, version="2.17.0+nv25.2", pins={})
+    return dataclasses.replace(
+        on_a_gpu,
+        tensorflow=tensorflow,
+        asked={
+            **on_a_gpu.asked,
+            "version": "2.17.0",
+            "linked": [10, 8, 0],
+            "tensorrt": {"built": True, "loads": True, "loaded": [10, 8, 0]},
+        },
+        libraries=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("package", "words"), [("10.8.0.43", "which is here: 10.8.0.43"), (None, "which is not installed here")]
+)
+def test_a_tensorrt_without_implicit_batch_is_told_what_works(container, monkeypatch, package, words):
+    monkeypatch.setattr(installed, "version_of", lambda name: package if name == "tensorrt" else None)
+    found = diagnosis.of(container)
+    assert found.can("convert").can and (found.tensorrt_linked, found.tensorrt_loaded) == ("10.8.0", "10.8.0")
+    unseen, batch, int8, plans, *_ = found.notes
+    assert "TensorRT 10.8.0 was not run with this project" in unseen
+    assert "use dynamic shapes by themselves" in batch and "calibrators" in int8 and "since 10.1" in int8
+    assert plans.startswith("plans: ") and plans.endswith(words)
+
+
+def test_a_tensorrt_of_another_major_version_than_the_linked_one_is_refused_there_too(container):
+    container.asked["tensorrt"]["loaded"] = [8, 6, 1]
+    refused = problems.in_conversion(container)
+    assert "TensorRT 8.6.1 is loaded" in refused.cause and "linked with 10.8.0: the major versions" in refused.cause
+    assert "8.6.1" not in refused.mend.partition("==2.")[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "there", "major"),
+    [
+        ("2.17.0+nv25.2", ("10",), 10),
+        ("2.15.0+nv24.4", ("8",), 8),
+        ("2.17.0+nv25.2", (), 8),
+        # A library that this TensorFlow does not ask for.
+        ("2.17.1", ("10",), 8),
+        ("2.11.0", (), 7),
+        ("2.18.0", ("10",), None),
+    ],
+)
+def test_files_say_which_tensorrt_a_tensorflow_loads(on_a_gpu, monkeypatch, version, there, major):
+    tensorflow = dataclasses.replace(on_a_gpu.tensorflow, version=version)
+    monkeypatch.setattr(installed, "tensorflow", lambda: tensorflow)
+    monkeypatch.setattr(libraries, "find", lambda name, folders: name if name.rpartition(".so.")[2] in there else None)
+    assert stack.tensorrt_major() == major and stack.has_implicit_batch() == (major != 10)
+    if major:
+        assert libraries.needed(tensorflow)[0][0].startswith(f"libnvinfer.so.{major}")
+
+
+def test_without_tensorflow_no_tensorrt_is_known(monkeypatch):
+    monkeypatch.setattr(installed, "tensorflow", lambda: None)
+    assert stack.tensorrt_major() is None and stack.has_implicit_batch()
+
+
 @pytest.mark.parametrize(
     ("python", "said"),
     [

@@ -131,6 +131,7 @@ LIBRARIES = (
 )
 # What they put together from parts; what TensorFlow Serving, trtexec and the system say; what other versions say.
 NOT_HERE = {
+    "implicit_batch_gone",
     "no_engine_and_no_build",
     "engine_not_built",
     "grouped_convolution",

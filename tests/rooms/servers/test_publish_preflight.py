@@ -4,7 +4,7 @@ import pytest
 
 from tests.publish_facts import engine_op, facts
 from tftrt_tools.base import errors, tensorrt_rule
-from tftrt_tools.base.stack import images, releases
+from tftrt_tools.base.stack import images, installed, libraries, releases
 from tftrt_tools.servers.serving.publishing import server_target, target_preflight, verification_check
 
 HERE = server_target.Machine(tensorflow="2.14.1", tensorrt="8.5.3.1", compute_capabilities=("9.0",))
@@ -160,12 +160,26 @@ def test_a_tensorflow_here_without_tftrt_is_no_target_of_a_converted_model(tftrt
         ("2.17.1", "8.6.0", "", False),
         ("2.17.1", "8.6.0", "8.6.0", True),
         ("2.17.1", "10.8.0", "", False),
+        ("2.17.0+nv25.2", "10.8.0", "", True),
         (None, "8.6.1", "", True),
     ],
 )
 def test_a_tensorrt_that_tensorflow_does_not_take_is_none(tensorflow, tensorrt, allowed, taken, monkeypatch):
     monkeypatch.setenv(tensorrt_rule.ALLOW, allowed)
-    assert server_target._taken(tensorflow, tensorrt) == taken
+    # What NVIDIA's container brings lies in the system's folders.
+    monkeypatch.setattr(libraries, "find", lambda name, folders: f"/lib/{name}" if name.endswith(".so.10") else None)
+    here = installed.TensorFlow(
+        distribution="tensorflow" if tensorflow else None, version=tensorflow, folder=None, build={}, cuda={}, pins={}
+    )
+    assert server_target._taken(here, tensorrt) == taken
+
+
+def test_an_implicit_batch_goes_to_no_tensorrt_without_it():
+    here = server_target.Machine(tensorflow="2.17.0+nv25.2", tensorrt="10.8.0", compute_capabilities=("9.0",))
+    (found,) = checked(facts(engines=[engine_op()]), "local", here=here).obstacles
+    assert "an implicit batch, which TensorRT 10.8.0 of local does not have" in found.text
+    assert "--use_dynamic_shape" in found.mend
+    assert obstacles(facts(engines=[engine_op(implicit=False)]), "local", here=here) == []
 
 
 def test_an_image_whose_tensorrt_is_not_known_gets_no_engines():

@@ -524,6 +524,25 @@ def test_another_gpu_is_refused_and_an_unknown_one_noted(tmp_path):
     assert [one for one in noted if "23.03" in one] and [one for one in noted if "LD_PRELOAD=plugins/libx.so" in one]
 
 
+@pytest.mark.parametrize(
+    ("implicit", "release", "refused"), [(True, "24.04", False), (True, "24.05", True), (False, "24.05", False)]
+)
+def test_an_implicit_batch_goes_to_no_release_with_tensorrt_10(implicit, release, refused):
+    model = servable.Servable(
+        kind="savedmodel",
+        path="m",
+        digest="",
+        signature="serving_default",
+        inputs=(),
+        outputs=(),
+        converted=True,
+        implicit_batch=implicit,
+    )
+    found = preflight.check(model, backends.choose("", model), releases.release(release), "").obstacles
+    assert bool(found) == refused
+    assert all("which TensorRT 10.0.1.6 of Triton 24.05 does not have" in one.text for one in found)
+
+
 # What it refuses
 
 

@@ -624,6 +624,12 @@ def test_strategies_are_those_that_can_serve_the_shapes(shapes, expected):
     assert space.strategies(Settings(shapes=shapes), calls) == expected
 
 
+def test_without_implicit_batch_mode_it_is_not_tried(monkeypatch):
+    monkeypatch.setattr(space.stack, "tensorrt_major", lambda: 10)
+    calls = {"s": [{"x": (1, 8)}, {"x": (8, 8)}]}
+    assert space.strategies(Settings(shapes="x:1x8,8x8"), calls) == ("Range",)
+
+
 def test_segment_sizes_are_those_that_make_other_segments_and_leave_an_engine():
     rows = tuple(
         SizeResult(low=low, high=high, engines=engines, inside=inside, coverage=inside / 20, smallest=smallest)

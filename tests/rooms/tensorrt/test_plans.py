@@ -23,14 +23,14 @@ from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.kinds.plan import document, profiles
 from tftrt_tools.models.kinds.plan.document import PlanFile, Plugin, Tensor
-from tftrt_tools.models.kinds.plan.job import guard
+from tftrt_tools.models.kinds.plan.job import differences, guard
 from tftrt_tools.models.kinds.plan.kind import PLAN
 from tftrt_tools.models.kinds.plan.profiles import Profile, Range
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.regression import models
 from tftrt_tools.tensorrt.plans import settings, shaping, tensor_files, tensors_job
-from tftrt_tools.tensorrt.plans.job import differences, network
+from tftrt_tools.tensorrt.plans.job import network
 from tftrt_tools.tensorrt.plans.result import Built
 from tftrt_tools.tensorrt.plans.tensors import Inner, Tensors
 

@@ -7,8 +7,9 @@ from onnx import helper
 from tests import onnx_files
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.onnx import file as onnx_file
+from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.tensorrt.plans import shaping
-from tftrt_tools.tensorrt.plans.job import differences, network
+from tftrt_tools.tensorrt.plans.job import network
 from tftrt_tools.tensorrt.plans.settings import Settings
 
 trt = pytest.importorskip("tensorrt_rtx")

@@ -18,6 +18,22 @@ def diagnose(seconds: float = 30) -> "Diagnosis":
     return diagnosis.diagnose(seconds)
 
 
+def tensorrt_major() -> int | None:
+    """The major version of the TensorRT that the installed TensorFlow loads, by files alone; None where they do not say it."""
+    from tftrt_tools.base.stack import installed, libraries
+
+    tensorflow = installed.tensorflow()
+    name = libraries.tensorrt(tensorflow) if tensorflow else None
+    return int(name.split(".")[0]) if name else None
+
+
+def has_implicit_batch() -> bool:
+    """Whether the TensorRT here has implicit batch mode, as far as files say."""
+    from tftrt_tools.base.stack import releases
+
+    return releases.has_implicit_batch(tensorrt_major())
+
+
 def check_can_convert() -> None:
     """Refuse in milliseconds if a conversion cannot work: no TF-TRT in the installed TensorFlow, no TensorRT found.
 

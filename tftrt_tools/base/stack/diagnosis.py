@@ -78,9 +78,7 @@ def of(facts: Facts) -> Diagnosis:
         cuda=build.get("cuda_version"),
         cudnn=build.get("cudnn_version"),
         tensorrt_linked=_text(answers.get("linked")),
-        tensorrt_loaded=next(
-            (library.version for library in facts.libraries if libraries.stem(library.name) == "nvinfer"), None
-        ),
+        tensorrt_loaded=_loaded(facts),
         libraries=facts.libraries,
         driver=facts.driver.driver,
         driver_cuda=facts.driver.cuda,
@@ -89,6 +87,12 @@ def of(facts: Facts) -> Diagnosis:
         capabilities=_capabilities(facts),
         notes=tuple(_notes(facts)),
     )
+
+
+def _loaded(facts: Facts) -> str | None:
+    """The version that TensorRT's library states, or else TensorFlow."""
+    stated = (library.version for library in facts.libraries if libraries.stem(library.name) == "nvinfer")
+    return next(stated, None) or _text(facts.asked.get("tensorrt", {}).get("loaded"))
 
 
 def _capabilities(facts: Facts) -> tuple[Capability, ...]:
@@ -128,6 +132,8 @@ def _notes(facts: Facts) -> Iterator[str]:
             f"TensorRT {releases.text(loaded)} stands in for the {releases.text(linked)} that {tensorflow.name} asks for, "
             f"because {tensorrt_rule.ALLOW} says so; engines fit {releases.text(loaded)} alone"
         )
+    if loaded and not releases.has_implicit_batch(loaded[0]):
+        yield from _notes_of_explicit_batch(releases.text(loaded))
     compiled = tensorflow.build.get("cuda_compute_capabilities", [])
     for capability in sorted({gpu.compute_capability for gpu in facts.gpus}):
         if compiled and not any(_runs(code, capability) for code in compiled):
@@ -135,6 +141,22 @@ def _notes(facts: Facts) -> Iterator[str]:
                 f"{tensorflow.name} has no machine code for compute capability {capability}: its first run on this GPU "
                 f"compiles for a minute or so; `export CUDA_CACHE_MAXSIZE=4294967296` keeps the result"
             )
+
+
+def _notes_of_explicit_batch(loaded: str) -> Iterator[str]:
+    """What works with a TensorRT without implicit batch mode."""
+    yield f"TensorRT {loaded} was not run with this project: what follows was read in sources (docs/dev/stack.md)"
+    yield (
+        f"TensorRT {loaded} has no implicit batch mode: convert, inspect and tune use dynamic shapes by themselves; a model that was "
+        "converted with an implicit batch has to be converted again"
+    )
+    yield (
+        f"INT8: ranges reach the engines through calibrators, which TensorRT deprecates since {releases.CALIBRATORS_DEPRECATED}; "
+        "`tftrt verify` says whether the engines keep them"
+    )
+    package = installed.version_of("tensorrt")
+    there = f"is here: {package}" if package else "is not installed here"
+    yield f"plans: `tftrt convert --backend=tensorrt` needs TensorRT's Python package, which {there}"
 
 
 def _runs(code: str, capability: str) -> bool:

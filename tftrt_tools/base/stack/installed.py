@@ -51,6 +51,11 @@ class TensorFlow:
         return f"{title} {self.version}" if self.version else f"{title} (of unknown version)"
 
     @property
+    def of_a_vendor(self) -> bool:
+        """Whether it may ask for other libraries than TensorFlow's own releases do: "2.17.0+nv25.2"."""
+        return self.distribution != "tensorflow" or "+" in (self.version or "")
+
+    @property
     def cuda_major(self) -> int | None:
         """Major version of the CUDA that it was built with; None without CUDA."""
         version = self.build.get("cuda_version") or ""

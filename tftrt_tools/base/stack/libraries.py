@@ -74,10 +74,8 @@ def needed(tensorflow: TensorFlow | None) -> list[Wanted]:
         return [(DRIVER, "run")]
     cuda = tensorflow.cuda or releases.CUDA_LIBRARIES[int(release.cuda.split(".")[0])]
     cudnn = cuda.get("CUDNN", str(release.cudnn[0]))
-    names: list[Wanted] = [
-        (f"libnvinfer.so.{release.nvinfer}", "convert"),
-        (f"libnvinfer_plugin.so.{release.nvinfer}", "convert"),
-    ]
+    nvinfer = tensorrt(tensorflow)
+    names: list[Wanted] = [(f"libnvinfer.so.{nvinfer}", "convert"), (f"libnvinfer_plugin.so.{nvinfer}", "convert")]
     names += [
         (f"lib{library}.so.{cuda[key]}", "run")
         for library, key in (
@@ -95,6 +93,16 @@ def needed(tensorflow: TensorFlow | None) -> list[Wanted]:
         # libcudnn.so.8 opens these at the first convolution and ends the process where it cannot.
         names += [(f"libcudnn_{part}_infer.so.{cudnn}", "run") for part in ("ops", "cnn")]
     return [*names, (DRIVER, "run")]
+
+
+def tensorrt(tensorflow: TensorFlow) -> str | None:
+    """The part after "libnvinfer.so." in the name that TensorFlow loads, None where that is not known. A vendor's build brings a TensorRT
+    of its own: there it is the newest major version that the loader finds."""
+    release = releases.release(tensorflow.version)
+    folders = loader_path(tensorflow) if tensorflow.of_a_vendor else ()
+    majors = releases.TENSORRTS if tensorflow.of_a_vendor else ()
+    found = next((str(major) for major in majors if find(f"libnvinfer.so.{major}", folders)), None)
+    return found or (release.nvinfer if release else None)
 
 
 def as_asked_for(wanted: Iterable[Wanted], log: str) -> list[Wanted]:

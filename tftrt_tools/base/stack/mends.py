@@ -73,7 +73,8 @@ def _install_wheel(name: str, tensorflow: TensorFlow, options: str = "") -> str 
 def _of_nvidias_index(name: str, tensorflow: TensorFlow) -> bool:
     """Whether a library is TensorRT's, and TensorFlow (2.15 to 2.17) names none of PyPI's wheels for it."""
     release = releases.release(tensorflow.version)
-    return "nvinfer" in name and release is not None and "." in release.nvinfer and "tensorrt" not in tensorflow.pins
+    asks = release is not None and "." in release.nvinfer and "tensorrt" not in tensorflow.pins
+    return "nvinfer" in name and asks and not tensorflow.of_a_vendor
 
 
 def _same_library_under_its_major_name(name: str) -> str | None:

@@ -49,8 +49,7 @@ def in_installation(tensorflow: TensorFlow | None) -> Problem | None:
 
 def in_files(tensorflow: TensorFlow | None) -> Problem | None:
     """A library that conversion needs and that no directory of the loader has; takes milliseconds."""
-    if tensorflow is None or tensorflow.distribution != "tensorflow" or "+" in (tensorflow.version or ""):
-        # A vendor's build may ask for other names.
+    if tensorflow is None or tensorflow.of_a_vendor:
         return None
     folders = [*libraries.from_environment(), *tensorflow.tensorrt_runpath]
     for name, needed_for in libraries.needed(tensorflow):

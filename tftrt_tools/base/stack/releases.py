@@ -65,6 +65,11 @@ NVRTC = {11: "11.2", 12: "12"}
 OLDEST_DRIVER = {11: "450.80.02", 12: "525.60.13"}
 # The newest compute capability that a TensorRT major version builds engines for.
 NEWEST_COMPUTE_CAPABILITY = {7: (8, 6), 8: (9, 0)}
+# Major versions of TensorRT that a vendor's TensorFlow may bring, the newest first.
+TENSORRTS = (10, 8, 7)
+# The first without implicit batch mode, and the first that deprecates the calibrators through which TF-TRT hands over INT8's ranges
+# (docs/dev/stack.md). This project has run with none from FIRST_EXPLICIT on.
+FIRST_EXPLICIT, CALIBRATORS_DEPRECATED = 10, "10.1"
 
 
 def minor(version: str | None) -> tuple[int, int] | None:
@@ -76,6 +81,11 @@ def minor(version: str | None) -> tuple[int, int] | None:
 def release(version: str | None) -> Release | None:
     """The Release of a TensorFlow version, or None where this project does not know it."""
     return RELEASES.get(minor(version) or (0, 0))
+
+
+def has_implicit_batch(tensorrt: int | None) -> bool:
+    """Whether a TensorRT of this major version has implicit batch mode; one that is not known counts as one that has it."""
+    return tensorrt is None or tensorrt < FIRST_EXPLICIT
 
 
 def text(version: Iterable[int]) -> str:

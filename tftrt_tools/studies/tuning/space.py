@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from tftrt_tools.base import choices, terminal
+from tftrt_tools.base import choices, stack, terminal
 from tftrt_tools.models.backends.recipe import Recipe
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.studies import backends
@@ -91,11 +91,12 @@ def with_int8_as(settings: Settings) -> Int8As:
 def strategies(settings: Settings, calls: Calls) -> tuple[str, ...]:
     """The strategies besides that of `settings` which can serve its shapes.
 
-    Args: calls: {signature: [{input: shape}]} of --shapes. Implicit batch needs inputs whose shapes differ in the first dimension only.
+    Args: calls: {signature: [{input: shape}]} of --shapes. Implicit batch needs inputs whose shapes differ in the first dimension only, and
+      a TensorRT that has it.
     """
     ranged = shape_grammar.is_range(settings.shapes)
     found = ["Range", "Range+Optimal"] if ranged else ["Optimal", "Range"]
-    if all(_only_batch_differs(listed) for listed in calls.values()):
+    if stack.has_implicit_batch() and all(_only_batch_differs(listed) for listed in calls.values()):
         found.append(IMPLICIT)
     several = any(len(listed) > 1 for listed in calls.values())
     return tuple(name for name in found if name != (settings.strategy or IMPLICIT) and (several or name == IMPLICIT))

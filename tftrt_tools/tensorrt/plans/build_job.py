@@ -19,9 +19,10 @@ from tftrt_tools.models.engine_cache import timings
 from tftrt_tools.models.engine_cache.job import turns
 from tftrt_tools.models.engine_cache.timings import Timings
 from tftrt_tools.models.execution.job import device, gpu
+from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.job import engine as engines
 from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Machine, Request, Seconds
-from tftrt_tools.tensorrt.plans.job import cached, differences, mixed
+from tftrt_tools.tensorrt.plans.job import cached, mixed
 from tftrt_tools.tensorrt.plans.job import network as networks
 from tftrt_tools.tensorrt.plans.settings import Settings
 from tftrt_tools.tftrt.conversion.job import watched

@@ -6,12 +6,14 @@ import dataclasses
 import os
 import pathlib
 import platform
+import shlex
 import time
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tftrt_tools.base import errors, records, results, terminal
+from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.choices import Strategy
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.engine_cache.store import Place
@@ -244,9 +246,15 @@ def _settings(
         raise errors.TftrtError(
             f"{model} holds engine ops of both batch modes", "convert it again, with or without --use_dynamic_shape"
         )
+    implicit = modes.pop()
+    if implicit and options.shapes and not stack_room.has_implicit_batch():
+        raise errors.UsageError(
+            f"the engine ops of {model} have an implicit batch, which TensorRT {stack_room.tensorrt_major()} does not have",
+            f"convert the original model again here, with --shapes={shlex.quote(options.shapes)}",
+        )
     changes: dict[str, Any] = {
         "shapes": options.shapes,
-        "use_dynamic_shape": not modes.pop(),
+        "use_dynamic_shape": not implicit,
         "save_engines": True,
         "tags": options.tags or base.tags,
         "dynamic_shape_profile_strategy": options.strategy,
@@ -258,7 +266,7 @@ def _settings(
         changes["allow_build_at_runtime"] = options.allow_build_at_runtime
     elif not manifest:
         changes["allow_build_at_runtime"] = all(engine.allow_build_at_runtime for engine in engines)
-    return settings_module.checked(dataclasses.replace(base, **changes)), recorded
+    return settings_module.valid(dataclasses.replace(base, **changes)), recorded
 
 
 def _write_passport(

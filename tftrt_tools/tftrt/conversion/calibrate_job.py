@@ -15,7 +15,7 @@ from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import detach, graph, inline, loading, protos
 from tftrt_tools.tftrt.calibration.calibrated import Calibrated
 from tftrt_tools.tftrt.conversion.job import finishing, graph_pass, int8, patterns, prepare, tensorrt_here
-from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.settings import Settings, in_a_batch_mode
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
@@ -75,7 +75,7 @@ def _load(path: str | os.PathLike[str], settings: Settings, folder: str) -> tupl
 
 def _refuse_pass_settings(settings: Settings) -> None:
     """Refuse settings of the graph pass for a converted model, whose engines exist already."""
-    default = Settings()
+    default = in_a_batch_mode(Settings())
     for name in (
         "minimum_segment_size",
         "max_engines",

@@ -13,7 +13,7 @@ from tftrt_tools.models.savedmodel.inspection import Finding
 from tftrt_tools.models.savedmodel.job import fidelity, findings, graph, inspector, protos, unbuildable
 from tftrt_tools.tftrt.calibration.job import agreement
 from tftrt_tools.tftrt.conversion.inspecting import Inspected, InspectRequest
-from tftrt_tools.tftrt.conversion.settings import Settings
+from tftrt_tools.tftrt.conversion.settings import Settings, in_a_batch_mode
 
 if TYPE_CHECKING:
     from tensorflow.core.protobuf import meta_graph_pb2
@@ -39,7 +39,7 @@ def job(request: InspectRequest) -> Inspected:
 
 def _refuse_settings(settings: Settings) -> None:
     """Refuse what is about a conversion that is still to come. Raises: UsageError."""
-    default = Settings()
+    default = in_a_batch_mode(Settings())
     names = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_ANY_MODEL]
     for name in sorted(names, key=lambda key: key != "shapes"):  # sorted first, because they imply others
         if getattr(settings, name) != getattr(default, name):

@@ -1,10 +1,13 @@
 """The settings of a conversion, in one dataclass. Defaults are TF-TRT's own unless a comment says why not."""
 
 import dataclasses
+import functools
 import typing
 
-from tftrt_tools.base import errors, records
+from tftrt_tools.base import errors, records, stack
 from tftrt_tools.base.choices import CALIBRATORS, STRATEGIES, Calibrator, Precision, Strategy
+from tftrt_tools.base.process import progress
+from tftrt_tools.base.stack import releases
 from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -136,7 +139,42 @@ class Settings(recipe.Recipe):
 
 
 def checked(settings: Settings) -> Settings:
-    """Return `settings`, or raise UsageError for a value that can never work."""
+    """Return `settings` in a batch mode that the TensorRT here has, or raise UsageError for a value that can never work."""
+    able, tensorrt = in_a_batch_mode(settings), stack.tensorrt_major()
+    if able is not settings:
+        _say_once(
+            f"TensorRT {tensorrt} has no implicit batch mode: engines get dynamic shapes (--use_dynamic_shape); --shapes names those that "
+            "will be served"
+        )
+    able = valid(able)
+    if able.precision_mode == "INT8" and not releases.has_implicit_batch(tensorrt):
+        _say_once(
+            f"INT8 with TensorRT {tensorrt} was not run with this project: the ranges of a calibration reach it through calibrators, "
+            f"which it deprecates since {releases.CALIBRATORS_DEPRECATED}; `tftrt verify` says what the engines answer"
+        )
+    return able
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    """A note, once in a process: a search checks its settings many times."""
+    progress.note(text)
+
+
+def in_a_batch_mode(settings: Settings) -> Settings:
+    """`settings`, with dynamic shapes where the TensorRT here has no implicit batch mode. Raises: UsageError where they ask for that."""
+    if settings.dynamic or stack.has_implicit_batch():
+        return settings
+    if settings.use_dynamic_shape is False:
+        raise errors.UsageError(
+            f"--nouse_dynamic_shape asks for an implicit batch, which TensorRT {stack.tensorrt_major()} does not have",
+            "leave it out: engines then get dynamic shapes",
+        )
+    return dataclasses.replace(settings, use_dynamic_shape=True)
+
+
+def valid(settings: Settings) -> Settings:
+    """Return `settings`, or raise UsageError for a value that can work nowhere."""
     _check_calibrator(settings)
     settings = recipe.checked(settings)
     settings = dataclasses.replace(settings, dynamic_shape_profile_strategy=_strategy(settings))

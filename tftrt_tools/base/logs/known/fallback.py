@@ -54,6 +54,16 @@ NOT_ENQUEUED = known(
     mend="mend what TensorRT's error names; mostly the GPU's memory, or a shape outside of the profiles",
     subject="engine",
 )
+IMPLICIT_BATCH = known(
+    "implicit_batch_gone",
+    "fallback",
+    "error",
+    "Failed to execute engine: {why}Implicit batch is not supported with TensorRT >=10 Retrying with native segment for {engine}",
+    "Implicit batch is not supported with TensorRT >=10",
+    meaning="The model was converted with an implicit batch, which ended with TensorRT 10, so TensorFlow computes what is in its engines.",
+    mend="convert the original model again with --use_dynamic_shape or --shapes",
+    subject="engine",
+)
 DISALLOWED = known(
     "fallback_refused",
     "fallback",
@@ -91,13 +101,14 @@ NO_CONTEXT = known(
 )
 
 # TF-TRT's explanations of a run in TensorFlow.
-REASONS = (WRONG_SHAPES, NOT_BUILT, NOT_EXECUTED, NO_ENGINE_FITS, builds.CREATION_FAILED)
+REASONS = (WRONG_SHAPES, NOT_BUILT, NOT_EXECUTED, IMPLICIT_BATCH, NO_ENGINE_FITS, builds.CREATION_FAILED)
 ALL = (
     NO_ENGINE_FITS,
     WRONG_SHAPES,
     NOT_BUILT,
     NOT_EXECUTED,
     NOT_ENQUEUED,
+    IMPLICIT_BATCH,
     DISALLOWED,
     NO_NATIVE_SEGMENT,
     OUTSIDE_OF_PROFILE,

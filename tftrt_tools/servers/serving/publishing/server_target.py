@@ -81,17 +81,19 @@ def machine() -> Machine:
     build = tensorflow.build if tensorflow else {}
     return Machine(
         tensorflow=version,
-        tensorrt=next((one.version for one in found.libraries if one.version and _taken(version, one.version)), None),
+        tensorrt=next(
+            (one.version for one in found.libraries if tensorflow and one.version and _taken(tensorflow, one.version)),
+            None,
+        ),
         compute_capabilities=tuple(dict.fromkeys(gpu.compute_capability for gpu in found.gpus.gpus)),
         tftrt=build.get("is_tensorrt_build") is not False and (releases.minor(version) or (0, 0)) <= releases.NEWEST,
         gpu=build.get("is_cuda_build") is not False,
     )
 
 
-def _taken(tensorflow: str | None, tensorrt: str) -> bool:
+def _taken(tensorflow: installed.TensorFlow, tensorrt: str) -> bool:
     """Whether TensorFlow takes this TensorRT, where its release says which one it is linked with."""
-    release = releases.release(tensorflow)
-    linked = [int(part) for part in release.nvinfer.split(".")] if release else []
+    linked = [int(part) for part in (libraries.tensorrt(tensorflow) or "").split(".") if part]
     return len(linked) < 3 or tensorrt_rule.goes_with([int(part) for part in tensorrt.split(".")], linked)
 
 

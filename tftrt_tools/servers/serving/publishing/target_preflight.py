@@ -54,7 +54,11 @@ def check(facts: Facts, target: Target, model: str | pathlib.Path, options: Opti
         *_of_tftrt(facts, target),
     ]
     if target.tftrt:
-        obstacles += [*engine_obstacles(facts, target, model, options), *_of_tables(facts, target)]
+        obstacles += [
+            *_of_batch_mode(facts, target),
+            *engine_obstacles(facts, target, model, options),
+            *_of_tables(facts, target),
+        ]
     return Preflight(tuple(dict.fromkeys(obstacles)), tuple(dict.fromkeys(_notes(facts, target))))
 
 
@@ -106,6 +110,17 @@ def _of_tftrt(facts: Facts, target: Target) -> Iterator[Obstacle]:
         yield Obstacle(
             f"{target.name} is built without CUDA: it has no engine ops, so the model does not load there",
             f"use the -gpu image, {images.OWN}, {original}",
+        )
+
+
+def _of_batch_mode(facts: Facts, target: Target) -> Iterator[Obstacle]:
+    if target.tensorrt is None or releases.has_implicit_batch(int(target.tensorrt.split(".")[0])):
+        return
+    if any(engine.implicit_batch for engine in facts.seen.engines):
+        yield Obstacle(
+            f"the model's engine ops have an implicit batch, which TensorRT {target.tensorrt} of {target.name} does not have: everything "
+            "in them would run in TensorFlow",
+            "convert the original model with --use_dynamic_shape or --shapes",
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tftrt_tools.base.stack import releases as stack_releases
 from tftrt_tools.models.savedmodel import engine_assets
 from tftrt_tools.servers.serving.publishing.target_preflight import Obstacle, Preflight
 from tftrt_tools.servers.serving.triton import releases
@@ -29,6 +30,17 @@ def _obstacles(model: Servable, backend: Backend, release: Release | None, capab
         yield Obstacle(
             f"{what} was built by TensorRT {model.tensorrt}, and Triton {release.name} has {release.tensorrt}",
             _ways(model),
+        )
+    if (
+        model.implicit_batch
+        and backend.name == "tensorflow"
+        and release
+        and not stack_releases.has_implicit_batch(_numbers(release.tensorrt)[0])
+    ):
+        yield Obstacle(
+            f"the model's engine ops have an implicit batch, which TensorRT {release.tensorrt} of Triton {release.name} does not have: "
+            "everything in them would run in TensorFlow",
+            "convert the original model with --use_dynamic_shape or --shapes",
         )
     if (
         model.compute_capability

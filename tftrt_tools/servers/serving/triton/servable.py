@@ -45,6 +45,8 @@ class Servable(records.Record):
     plugins: tuple[str, ...] = ()
     # Whether TF-TRT or TensorRT made it, so that it needs a verification.
     converted: bool = False
+    # Whether engine ops of TF-TRT have an implicit batch.
+    implicit_batch: bool = False
 
 
 def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
@@ -149,4 +151,5 @@ def _saved_model(path: str, signature: str) -> Servable:
         tensorrt=tensorrt or "",
         compute_capability=capability or "",
         converted=bool(described.engines),
+        implicit_batch=any(engine.implicit_batch for engine in described.engines),
     )

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import tensorrt as trt
 
 from tftrt_tools.models.execution.job import cudart, device
+from tftrt_tools.models.kinds.plan.job import differences
+from tftrt_tools.models.kinds.plan.job import engine as plan_engine
 
 Shape = tuple[int, ...]
-# tensorrt.nptype of 8.5 does not work with this NumPy.
-_DTYPES = {trt.float32: np.float32, trt.float16: np.float16, trt.int32: np.int32, trt.int8: np.int8, trt.bool: np.bool_}
 
 
 @functools.cache
@@ -69,7 +69,7 @@ def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
     """The profile that serves inputs of this batch and was tuned for another; None if a profile was tuned for it, or none serves it, or
     the inputs do not all begin with one batch."""
     chosen = None
-    for profile in range(0 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles):
+    for profile in range(0 if differences.implicit_batch(engine) else engine.num_optimization_profiles):
         if any(not shape for shape in opt_shapes(engine, profile).values()) or shape_values(engine, profile):
             return None
         least, best, most = (
@@ -85,12 +85,8 @@ def serving(engine: trt.ICudaEngine, rows: int) -> int | None:
 
 def shape_values(engine: trt.ICudaEngine, profile: int) -> dict[str, list[list[int]]]:
     """{input whose values are shapes: its least, best and largest values in a profile}."""
-    each = engine.num_bindings // max(1, engine.num_optimization_profiles)
     return {
-        name: [
-            list(value)
-            for value in engine.get_profile_shape_input(profile, profile * each + engine.get_binding_index(name))
-        ]
+        name: differences.profile_values(engine, profile, name)
         for name in names(engine)
         if is_input(engine, name) and engine.is_shape_inference_io(name)
     }
@@ -116,7 +112,7 @@ class Context:
         values: dict[str, list[int]] | None = None,
     ) -> None:
         self.cuda, self.engine, self.stream = cuda, engine, cuda.stream()
-        self.implicit = bool(engine.has_implicit_batch_dimension)
+        self.implicit = differences.implicit_batch(engine)
         self.batch = next(iter(shapes.values()))[0] if shapes else 1
         free = cuda.free_memory()
         self.context = engine.create_execution_context()
@@ -137,12 +133,8 @@ class Context:
             self._bind_by_name(shapes, profile, values or {})
 
     def _bind_by_index(self) -> None:
-        for index in range(self.engine.num_bindings):
-            name = self.engine.get_binding_name(index)
-            shape = (self.batch, *tuple(self.engine.get_binding_shape(index)))
-            self._bindings.append(
-                self._buffer(name, shape, self.engine.get_binding_dtype(index), self.engine.binding_is_input(index))
-            )
+        for one in differences.bindings(self.engine):
+            self._bindings.append(self._buffer(one.name, (self.batch, *one.shape), one.dtype, one.is_input))
 
     def _bind_by_name(self, shapes: dict[str, Shape], profile: int, values: dict[str, list[int]]) -> None:
         if profile:
@@ -168,7 +160,7 @@ class Context:
                 self._output(name)
 
     def _on_host(self, name: str, values: Sequence[int]) -> None:
-        self._held.append(np.array(list(values) + [0] * 8, np.int32))
+        self._held.append(np.array(list(values) + [0] * 8, plan_engine.numpy_dtype(self.engine.get_tensor_dtype(name))))
         _check(self.context.set_tensor_address(name, self._held[-1].ctypes.data), f"the values of {name}")
 
     def _output(self, name: str) -> None:
@@ -188,7 +180,7 @@ class Context:
         self, name: str, shape: Shape, dtype: trt.DataType, filled: bool, values: Sequence[int] | None = None
     ) -> int:
         """Memory on the device; inputs are uniform in [-1, 1), integers 0."""
-        kind = np.dtype(_DTYPES[dtype])
+        kind = plan_engine.numpy_dtype(dtype)
         self.buffer_bytes[name] = max(1, math.prod(shape) * kind.itemsize)
         address = self._memory(name)
         self.cuda.zero(address, self.buffer_bytes[name])
@@ -216,16 +208,13 @@ class Context:
     def shapes(self) -> dict[str, list[int]]:
         """{input or output: its shape in these calls}."""
         if self.implicit:
-            return {
-                self.engine.get_binding_name(index): [self.batch, *self.engine.get_binding_shape(index)]
-                for index in range(self.engine.num_bindings)
-            }
+            return {one.name: [self.batch, *one.shape] for one in differences.bindings(self.engine)}
         return {name: list(self.context.get_tensor_shape(name)) for name in names(self.engine)}
 
     def enqueue(self) -> None:
         """Put one call on the stream."""
         if self.implicit:
-            _check(self.context.execute_async(self.batch, self._bindings, self.stream), "the call")
+            _check(differences.call_implicit(self.context, self.batch, self._bindings, self.stream), "the call")
         else:
             _check(self.context.execute_async_v3(self.stream), "the call")
 

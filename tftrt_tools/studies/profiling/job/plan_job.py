@@ -20,6 +20,7 @@ from tftrt_tools.base.statistics import interleaving
 from tftrt_tools.models.execution.job import cudart
 from tftrt_tools.models.kinds.plan import profiles
 from tftrt_tools.models.kinds.plan.document import ENGINE
+from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.job import engine as plan_engine
 from tftrt_tools.models.savedmodel import engine_assets, files
 from tftrt_tools.studies.profiling.apart import Request
@@ -121,7 +122,7 @@ class _One:
         self.cuda, self.copy, self.engine = cuda, copy, engine
         self.asset, self.record, self.taken = which.asset, which.record, which.taken
         self.profile, self.rows = which.profile, which.rows
-        self.implicit = bool(engine.has_implicit_batch_dimension)
+        self.implicit = differences.implicit_batch(engine)
         self._given, self._call = which.given, which.call
         self._context: Context | None = None
 
@@ -142,9 +143,7 @@ class _One:
     def another(self, engine: trt.ICudaEngine) -> Context:
         """A context of `engine`, which is this one or a copy of it."""
         if self.implicit:
-            inputs = [
-                engine.get_binding_name(index) for index in range(engine.num_bindings) if engine.binding_is_input(index)
-            ]
+            inputs = [one.name for one in differences.bindings(engine) if one.is_input]
             shapes = {
                 name: tuple(size or 1 for size in shape or ())
                 for name, shape in zip(inputs, self._shapes(), strict=False)
@@ -178,7 +177,7 @@ def _chosen(cuda: cudart.Cuda, request: Request) -> Iterator[_One]:
             load = functools.partial(plan_context.load, plan)
             engine = load()
             taken = free - cuda.free_memory()
-            count = 1 if engine.has_implicit_batch_dimension else engine.num_optimization_profiles
+            count = 1 if differences.implicit_batch(engine) else engine.num_optimization_profiles
             which = _Which(asset, number, taken, given=request.shapes.get(asset.engine))
             for profile in range(count):
                 yield _One(cuda, load, engine, which._replace(profile=profile))
@@ -213,18 +212,11 @@ def _told(chosen: _One, facts: _Facts) -> None:
     """Ask the engine and the GPU for facts about themselves."""
     engine = chosen.engine
     facts["context_bytes"] = chosen.context.context_bytes
-    for name in (
-        "name",
-        "num_layers",
-        "num_optimization_profiles",
-        "device_memory_size",
-        "max_batch_size",
-        "num_bindings",
-    ):
+    for name in ("name", "num_layers", "num_optimization_profiles"):
         facts.ask(name, functools.partial(getattr, engine, name))
+    facts.ask("device_memory_size", functools.partial(differences.context_memory, engine))
     facts.ask("profiling_verbosity", lambda: engine.profiling_verbosity.name)
     facts.ask("multiprocessors", chosen.cuda.multiprocessors)
-    facts.ask("bindings", lambda: _bindings(chosen))
     facts.ask("profiles", lambda: _profiles(engine))
     facts["buffer_bytes"] = chosen.context.buffer_bytes
     facts.ask("gpu", plan_clocks.state)
@@ -237,23 +229,8 @@ def _inspected(one: _One, facts: _Facts) -> None:
     facts.ask("layers", lambda: json.loads(inspector.get_engine_information(trt.LayerInformationFormat.JSON))["Layers"])
 
 
-def _bindings(chosen: _One) -> list[dict[str, Any]]:
-    engine = chosen.engine
-    return [
-        {
-            "name": engine.get_binding_name(index),
-            "input": bool(engine.binding_is_input(index)),
-            "dtype": engine.get_binding_dtype(index).name,
-            "shape": list(engine.get_binding_shape(index)),
-            "format": engine.get_binding_format_desc(index),
-            "location": engine.get_location(index).name,
-        }
-        for index in range(engine.num_bindings)
-    ]
-
-
 def _profiles(engine: trt.ICudaEngine) -> list[dict[str, Any]]:
-    if engine.has_implicit_batch_dimension:
+    if differences.implicit_batch(engine):
         return []
     return [
         {

@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.profiles import Profile
-from tftrt_tools.tensorrt.plans.job import differences, mixed
+from tftrt_tools.tensorrt.plans.job import mixed
 from tftrt_tools.tensorrt.plans.settings import Settings
 
 if TYPE_CHECKING:

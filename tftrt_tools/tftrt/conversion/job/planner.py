@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, stack
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel import fixed_sizes, frozen_inputs, signatures, tensor_kinds
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -192,8 +192,11 @@ def _result(low: int, high: int | None, passed: PassResult) -> SizeResult:
     )
 
 
-def other_mode(name: str, frozen: Frozen, settings: Settings) -> Outcome:
-    """The coverage of signature `name`, a graph_pass.Frozen, in the batch mode that `settings` do not ask for. Returns: plan.Outcome."""
+def other_mode(name: str, frozen: Frozen, settings: Settings) -> Outcome | None:
+    """The coverage of signature `name`, a graph_pass.Frozen, in the batch mode that `settings` do not ask for. Returns: plan.Outcome, None
+    where TensorRT has one batch mode alone."""
+    if settings.dynamic and not stack.has_implicit_batch():
+        return None
     other = dataclasses.replace(settings, use_dynamic_shape=not settings.dynamic, dynamic_shape_profile_strategy=None)
     if frozen.preparation.of_one_mode:
         _, passed = prepare.passed(name, frozen.original, other, patterns.Patterns())

@@ -14,7 +14,7 @@ import tensorrt as trt
 from tftrt_tools.base import errors
 from tftrt_tools.models.execution.job import device
 from tftrt_tools.models.kinds.plan import document
-from tftrt_tools.models.kinds.plan.job import guard
+from tftrt_tools.models.kinds.plan.job import differences, guard
 
 # The levels as TensorRT's own Python logger writes them.
 _LETTERS = {"INTERNAL_ERROR": "F"}
@@ -113,9 +113,7 @@ def load_plugins(paths: list[str]) -> None:
 
 def creators() -> set[str]:
     """ "name version" of each creator in TensorRT's registry."""
-    registry = trt.get_plugin_registry()
-    listed: Any = getattr(registry, "all_creators", None) or registry.plugin_creator_list
-    return {f"{one.name} {one.plugin_version}" for one in listed}
+    return {f"{one.name} {one.plugin_version}" for one in differences.creators(trt.get_plugin_registry())}
 
 
 def names(engine: trt.ICudaEngine, inputs: bool) -> list[str]:
