@@ -191,7 +191,14 @@ def test_the_logarithm_of_a_spectrum_keeps_quiet_frequencies_beside_a_loud_one()
         r = MatMul(x, cosines) i = MatMul(x, sines) p = Mul(r, r) q = Mul(i, i) a = Add(p, q) s = Sqrt(a) n = Mul(s, scale)
         w = Pow(n, two) m = Add(w, e) l = Log(m) c = Max(l, low) y = MatMul(c, k) }"""
     model = graph(
-        text, cosines=np.cos(turns), sines=np.sin(turns), scale=0.5, two=2.0, e=1e-6, low=-30.0, k=RNG.normal(size=(128, 8))
+        text,
+        cosines=np.cos(turns),
+        sines=np.sin(turns),
+        scale=0.5,
+        two=2.0,
+        e=1e-6,
+        low=-30.0,
+        k=RNG.normal(size=(128, 8)),
     )
     # A tone of one frequency, and silence in the others; windowed, as an analysis does it.
     loud = np.hanning(length) * np.sin(2 * np.pi * 9 * time / length) * RNG.uniform(0.2, 0.9, (4, 1))

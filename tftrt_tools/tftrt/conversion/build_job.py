@@ -148,9 +148,7 @@ def _signatures(
     return built
 
 
-def _findings(
-    recorded: Iterable[Finding], renamed: Mapping[str, str], found: Iterable[Finding]
-) -> tuple[Finding, ...]:
+def _findings(recorded: Iterable[Finding], renamed: Mapping[str, str], found: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings of a signature under its engines' new names. Args: recorded: when it was converted, maybe by a version that named no
     nodes; renamed: {engine: new name}; found: in its engine ops now."""
     all_found = {(one.about, one.text): one for one in found}

@@ -102,9 +102,9 @@ def _layers(
 
 
 def wide(path: str, by_types: bool) -> Wide:
-    """What needs FP32 in an ONNX file: spectra whose logarithm it takes, with what TensorRT computes in one block with them, and, by its
-    types, what it computes in float32 if it computes in float16 as well; nothing without the package onnx. Graphs within nodes are not looked
-    at."""
+    """What needs FP32 in an ONNX file: spectra whose logarithm it takes, with what TensorRT computes in one block with them; and, by its
+    types, what it computes in float32 if it computes in float16 as well. Nothing without the package onnx. Graphs within nodes are not
+    looked at."""
     try:
         import onnx
         from onnx import TensorProto, shape_inference
