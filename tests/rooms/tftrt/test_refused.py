@@ -388,6 +388,24 @@ def test_build_splits_a_refused_engine_and_keeps_the_rest(monkeypatch, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("recorded", ["by this version", "by one that named no nodes"])
+def test_build_leaves_the_nodes_that_were_foreseen_where_the_refusal_names_none(recorded, monkeypatch, tmp_path):
+    made = tftrt_convert(keras_layers.build("conv1d", tmp_path / "model"), tmp_path / "made")
+    if recorded != "by this version":
+        manifest = passport.read(made, passport.MANIFEST)
+        for finding in manifest["signatures"][0]["findings"]:
+            finding.pop("nodes", None)
+        passport.write(made, passport.MANIFEST, manifest)
+    builds = Refusals("DepthwiseConv2dNative", logged=UNNAMED)
+    done = refused_build(monkeypatch, made, tmp_path / "built", builds, tmp_path, "x:1x24x16,4x24x16")
+    assert any(builds.refusals) and done.built and not done.unbuilt and done.complete
+    (left,) = done.signatures[0].refused_nodes
+    assert left.node.endswith("/depthwise") and "Channel dimension must be static" in left.reason
+    engines = {one.name for one in done.signatures[0].engines}
+    assert all(one.about in engines for one in done.signatures[0].findings if one.about.startswith("TRTEngineOp"))
+
+
+@pytest.mark.slow
 def test_build_leaves_a_refused_engine_where_that_is_asked_for(monkeypatch, tmp_path):
     model = saved(Steps(), tmp_path / "model")
     made = tftrt_convert(model, tmp_path / "made")
