@@ -101,12 +101,11 @@ def spectrum(path, *, quantized=False):
     )
 
 
-def test_a_spectrum_whose_logarithm_is_taken_is_held_in_any_file_and_tf32_is_off(tmp_path):
+def test_a_spectrum_whose_logarithm_is_taken_is_held_where_nothing_is_quantized_and_tf32_is_off(tmp_path):
     found = mixed.wide(spectrum(tmp_path / "plain.onnx"), by_types=True)
     assert found.exact and found.tensors == {"re", "im", "re2", "im2", "power", "above", "log", "bounded"}
-    # A product of what somebody rounded to 8 bits is theirs to judge.
-    rounded = mixed.wide(spectrum(tmp_path / "int8.onnx", quantized=True), by_types=True)
-    assert rounded.exact and rounded.tensors == {"re2", "im2", "power", "above", "log", "bounded"}
+    # TensorRT refuses plans of Q/DQ files with held layers.
+    assert mixed.wide(spectrum(tmp_path / "int8.onnx", quantized=True), by_types=False) == mixed.Wide()
     done = run_tftrt(
         "export",
         tmp_path / "plain.onnx",
