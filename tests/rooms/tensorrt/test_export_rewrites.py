@@ -1204,6 +1204,34 @@ def test_limits_that_count_and_boxes_whose_number_is_open_stay():
     assert registry.IN_GRAPH["nms_limit"](suppressed(2**63 - 1, "boxes"), "8.5") == 0
 
 
+def unread(model):
+    """What the parser of TensorRT 8 would not read of its nodes."""
+    return [one.unread for one in model_file.nodes(model) if one.unread]
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "said"),
+    [
+        (
+            "ScatterElements",
+            {"reduction": "add"},
+            ["the parser does not read its reduction (add), and would overwrite"],
+        ),
+        ("ScatterElements", {"reduction": "none"}, []),
+        ("ScatterND", {"reduction": "mul"}, ["the parser does not read its reduction (mul), and would overwrite"]),
+        ("ScatterND", {}, []),
+        ("LSTM", {"layout": 1}, ["the parser does not read its layout, and would take the batch for the time"]),
+        ("GRU", {"layout": 1}, ["the parser does not read its layout, and would take the batch for the time"]),
+        ("LSTM", {"layout": 0}, []),
+    ],
+)
+def test_an_attribute_that_the_parser_does_not_read_is_named(op, given, said):
+    net = Net()
+    second = net.c(np.zeros((1, 3, 1)), np.int64) if op.startswith("Scatter") else "x"
+    net(op, "x", second, "x", **given)
+    assert unread(net.model()) == said
+
+
 @pytest.mark.parametrize(
     ("given", "part"),
     [
@@ -1218,11 +1246,11 @@ def test_the_sizes_of_some_dimensions_are_a_slice_of_all(given, part):
     net = Net(shape=("n", 5, 3))
     net("Cast", net("Shape", "x", **given), to=TensorProto.FLOAT)
     model = net.model()
-    assert [one.part for one in model_file.nodes(model) if one.op == "Shape"] == [True]
+    assert unread(model) == ["of some sizes (start, end) the parser gives all"]
     assert registry.IN_GRAPH["shape_part"](model, "8.5") == 1
     onnx.checker.check_model(model, full_check=True)
     (node,) = (one for one in model.graph.node if one.op_type == "Shape")
-    assert not node.attribute and not any(one.part for one in model_file.nodes(model))
+    assert not node.attribute and not unread(model)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     (found,) = session.run(None, {"x": np.zeros((2, 5, 3), np.float32)})
     np.testing.assert_array_equal(found, part)
@@ -1233,7 +1261,7 @@ def test_a_shape_that_gives_all_sizes_stays(given):
     net = Net(shape=("n", 5, 3))
     net("Cast", net("Shape", "x", **given), to=TensorProto.FLOAT)
     model = net.model()
-    assert not any(one.part for one in model_file.nodes(model))
+    assert not unread(model)
     assert registry.IN_GRAPH["shape_part"](model, "8.5") == 0
 
 

@@ -38,5 +38,5 @@ class Node(records.Record):
     other_ranks: bool = False
     # Whether it is a Resize to the nearest pixel of half pixels (tf_half_pixel_for_nn) that rounds otherwise than round_prefer_floor.
     half_pixels: bool = False
-    # Whether it is a Shape that gives the sizes of some dimensions (start, end), or may.
-    part: bool = False
+    # What the parser of TensorRT 8 does not read of it, although the answer depends on it; "" for a node that it reads as it is.
+    unread: str = ""

@@ -96,8 +96,8 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
         yield "how many sequences there are (the batch) has to be known, and is open"
     if target.narrow and node.half_pixels:
         yield "to the nearest pixel by half pixels it is taken with the rounding round_prefer_floor alone"
-    if target.narrow and node.part:
-        yield "of some sizes (start, end) the parser gives all"
+    if target.narrow and node.unread:
+        yield node.unread
     if node.op == "MaxPool" and len(node.outputs) > 1:
         yield "the places of the largest (Indices) are not given"
     if target.narrow and node.beyond_int32 is not None and node.op not in _CLAMPED_WELL:

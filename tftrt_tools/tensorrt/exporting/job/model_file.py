@@ -15,7 +15,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting.job import ranks
-from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints, inner_graphs
+from tftrt_tools.tensorrt.exporting.job.graph_facts import attributes, drop_hints, inner_graphs
 from tftrt_tools.tensorrt.exporting.job.rewrites import shape_part
 from tftrt_tools.tensorrt.exporting.onnx_graph import INPUT, OUTPUT, Node, Value
 
@@ -241,8 +241,20 @@ def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:
         beyond_int32=max(large, key=abs, default=None),
         other_ranks=_other_ranks(node),
         half_pixels=_half_pixels(node),
-        part=shape_part.is_part(node, _value(node.input[0], known).shape) if node.input else False,
+        unread=_unread(node, known),
     )
+
+
+def _unread(node: onnx.NodeProto, known: Mapping[str, Any]) -> str:
+    """Of builtin_op_importers.cpp and onnx2trt_utils.cpp at release/8.5-GA: what they ask no attribute for."""
+    given = attributes(node)
+    if node.op_type == "Shape" and shape_part.is_part(node, _value(node.input[0], known).shape):
+        return "of some sizes (start, end) the parser gives all"
+    if node.op_type in ("ScatterElements", "ScatterND") and given.get("reduction", b"none") != b"none":
+        return f"the parser does not read its reduction ({given['reduction'].decode()}), and would overwrite"
+    if node.op_type in ("LSTM", "GRU", "RNN") and given.get("layout"):
+        return "the parser does not read its layout, and would take the batch for the time"
+    return ""
 
 
 def _half_pixels(node: onnx.NodeProto) -> bool:
