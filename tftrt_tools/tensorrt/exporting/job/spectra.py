@@ -62,7 +62,8 @@ def nodes(facts: Facts) -> dict[str, str]:
             name = name_of(node)
             why = f"{name} takes the logarithm of its squares"
             if _behind(facts, node.input[0], False, why, found, seen, 0):
-                for one in (node, *_ahead(facts, node)):
+                found.setdefault(name, "it takes the logarithm of a spectrum")
+                for one in _ahead(facts, node):
                     found.setdefault(name_of(one), f"it is computed in one block with the spectrum of {name}")
     return found
 
