@@ -578,6 +578,13 @@ def test_a_suppression_of_classes_passes_with_an_open_batch(tftrt, tmp_path):
         assert done.returncode == 0 and "1 node by nms" in done.stdout, done.stdout + done.stderr
     found = file.overview(str(tmp_path / "m.onnx")).ops
     assert found["NonMaxSuppression"] == found["TopK"] == 1 and not {"EyeLike", "CumSum", "Range"} & found.keys()
+    # In FP16 TensorRT makes 65504 of a larger number: what marks an empty place has to be one that stays itself.
+    model = onnx.load(tmp_path / "m.onnx")
+    held = [one.t for node in model.graph.node for one in node.attribute if one.type == one.TENSOR]
+    floats = [
+        numpy_helper.to_array(one) for one in (*model.graph.initializer, *held) if one.data_type == TensorProto.FLOAT
+    ]
+    assert floats and max(np.abs(one).max() for one in floats) == np.finfo(np.float16).max
 
 
 def exported(tftrt, source, folder, *flags):
@@ -1008,7 +1015,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, shape_part, wide_conv; or none",
+            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, shape_part, instance_norm, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),
@@ -1263,6 +1270,39 @@ def test_a_shape_that_gives_all_sizes_stays(given):
     model = net.model()
     assert not unread(model)
     assert registry.IN_GRAPH["shape_part"](model, "8.5") == 0
+
+
+def normalized(dtype, scale=None):
+    """x as `dtype`, normalized with scales 1.5, -2 and 0.25, unless they are computed (the name of a tensor)."""
+    net = Net(opset=16, shape=("n", 3, 4, 5))
+    x = net("Cast", "x", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    constants = [net.c(values, dtype) for values in ([1.5, -2, 0.25], [0.5, 0, -1])]
+    if scale:
+        constants[0] = net("Mul", constants[0], constants[0])
+    net("Cast", net("InstanceNormalization", x, *constants, epsilon=1e-3), to=TensorProto.FLOAT)
+    return net.model()
+
+
+def test_an_instance_normalization_in_float16_is_one_in_float32():
+    model, plain = normalized(np.float16), normalized(np.float32)
+    assert unread(model) == ["the parser reads its scales as float32, and they are float16"] and not unread(plain)
+    assert registry.IN_GRAPH["instance_norm"](plain, "8.5") == 0
+    assert registry.IN_GRAPH["instance_norm"](model, "8.5") == 1
+    onnx.checker.check_model(model, full_check=True)
+    assert not unread(model)
+    (node,) = (one for one in model.graph.node if one.op_type == "InstanceNormalization")
+    assert node.name == next(one.name for one in plain.graph.node if one.op_type == "InstanceNormalization")
+    x = np.random.default_rng(0).normal(3, 2, (2, 3, 4, 5)).astype(np.float32)
+    found, wanted = (
+        onnxruntime.InferenceSession(one.SerializeToString()).run(None, {"x": x})[0] for one in (model, plain)
+    )
+    np.testing.assert_allclose(found, wanted, atol=5e-3)
+
+
+def test_an_instance_normalization_whose_scales_are_computed_stays_and_is_named():
+    model = normalized(np.float16, scale="computed")
+    assert registry.IN_GRAPH["instance_norm"](model, "8.5") == 0
+    assert unread(model) == ["the parser reads its scales as float32, and they are float16"]
 
 
 def test_a_tensor_that_is_named_as_a_new_one_would_be_is_another(tmp_path):

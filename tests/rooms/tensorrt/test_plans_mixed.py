@@ -103,7 +103,7 @@ def spectrum(path, *, quantized=False):
 
 def test_a_spectrum_whose_logarithm_is_taken_is_held_where_nothing_is_quantized_and_tf32_is_off(tmp_path):
     found = mixed.wide(spectrum(tmp_path / "plain.onnx"), by_types=True)
-    assert found.exact and found.tensors == {"re", "im", "re2", "im2", "power", "above", "log", "bounded"}
+    assert found.exact and found.tensors == {"re", "im", "re2", "im2", "power", "above", "log"}
     # TensorRT refuses plans of Q/DQ files with held layers.
     assert mixed.wide(spectrum(tmp_path / "int8.onnx", quantized=True), by_types=False) == mixed.Wide()
     done = run_tftrt(
@@ -116,6 +116,39 @@ def test_a_spectrum_whose_logarithm_is_taken_is_held_where_nothing_is_quantized_
     assert done.returncode == 0, done.stdout + done.stderr
     half = mixed.wide(str(tmp_path / "half.onnx"), by_types=True)
     assert half.exact and found.tensors == half.tensors
+
+
+def layer(kind, taken, given, name="in"):
+    """As TensorRT's inspector tells of one. Args: taken, given: types of what it reads and writes."""
+    described = [
+        [{"Name": one, "Location": "Device", "Dimensions": [1, 36], "Format/Datatype": said}]
+        for one, said in ((name, taken), (f"Reformatted Input Tensor 0 to {name}", given))
+    ]
+    return {"Name": "some", "LayerType": kind, "Inputs": described[0], "Outputs": described[1]}
+
+
+LINEAR, HALF = "Row major linear FP32", "Channel major FP16 format where channel % 8 == 0"
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        # What TensorRT 8.5.3 says of a plan of basic_pitch on an H200, and of one of the same file without FP16.
+        ([layer("CaskConvolution", LINEAR, LINEAR, "x"), layer("Reformat", LINEAR, HALF, "re")], ("re",)),
+        ([layer("Reformat", LINEAR, HALF, "re"), layer("Reformat", LINEAR, HALF, "re")], ("re",)),
+        ([layer("Myelin", LINEAR, LINEAR, "re")], ()),
+        ([layer("Reformat", LINEAR, "Channel major FP32 format", "re")], ()),
+        # The file's own cast behind the logarithm, and what the network reads.
+        ([layer("Reformat", LINEAR, HALF, "log"), layer("Reformat", LINEAR, HALF, "x")], ()),
+        # With less verbosity layers are names alone.
+        (["{ForeignNode[real...log]}"], ()),
+    ],
+)
+def test_a_spectrum_that_the_plan_hands_on_in_fp16_is_named(tmp_path, layers, said):
+    wide = mixed.wide(spectrum(tmp_path / "plain.onnx"), by_types=True)
+    assert wide.inner == {"re", "im", "re2", "im2", "power", "above"}
+    assert mixed.narrowed({"Layers": layers}, wide) == said
+    assert mixed.narrowed({"text": "no JSON"}, wide) == ()
 
 
 def test_weights_in_a_file_of_their_own_are_not_read(tmp_path):

@@ -67,6 +67,7 @@ REWRITES: Mapping[str, Rewrite] = {
         title="a NonMaxSuppression without a limit: its limit is the number of boxes", default=_PARSERS
     ),
     "shape_part": Rewrite(title="the sizes of some dimensions: all sizes, and a Slice of them", default=("8.5",)),
+    "instance_norm": Rewrite(title="an InstanceNormalization in float16: in float32, between casts", default=("8.5",)),
     # By itself where it was measured.
     "wide_conv": Rewrite(
         title="a convolution of few channels with a long kernel: its long dimension becomes channels",

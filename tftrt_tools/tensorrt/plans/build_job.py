@@ -88,6 +88,7 @@ def job(request: Request) -> Answer:
     if made.cached:
         work.keep_times()
     progress.say("looking at the plan's layers")
+    layers = _layers(engine)
     inputs, outputs = (
         {name: engines.dtype_name(engine.get_tensor_dtype(name)) for name in engines.names(engine, inputs=one)}
         for one in (True, False)
@@ -101,10 +102,11 @@ def job(request: Request) -> Answer:
         flags=flags,
         ranged=ranged,
         held=held,
+        narrowed=mixed.narrowed(layers, wide) if held else (),
         seconds=Seconds(parse=parsed - start, build=made.seconds),
         cached=made.cached,
         known_timings=work.known,
-        layers=_layers(engine),
+        layers=layers,
         cache_problem=store.problem if store else "",
     )
 

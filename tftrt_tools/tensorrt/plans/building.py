@@ -76,6 +76,8 @@ class Answer(records.Record):
     # Tensors that got a range, and layers that the file holds in FP32.
     ranged: int
     held: int
+    # Tensors of a spectrum that the plan hands on in FP16 nevertheless.
+    narrowed: tuple[str, ...] = ()
     # Where the plan came from the cache, `build` is of another process.
     seconds: Seconds
     cached: bool

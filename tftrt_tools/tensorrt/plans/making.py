@@ -94,6 +94,7 @@ def made(stage: pathlib.Path, task: Task) -> Built:
         known_timings=answer.known_timings,
         ranged=answer.ranged,
         held=answer.held,
+        narrowed=answer.narrowed,
         cache_problem=answer.cache_problem,
     )
     passport.write(stage, passport.MANIFEST, done.to_dict())

@@ -50,6 +50,8 @@ class Built(passport.Stamped, results.Result):
     ranged: int = 0
     # Layers that are constrained to FP32: what a file in FP16 leaves in FP32, and spectra whose logarithm is taken.
     held: int = 0
+    # Tensors of such a spectrum that TensorRT hands on in FP16 nevertheless.
+    narrowed: tuple[str, ...] = ()
     # What to know, a line each.
     notes: tuple[str, ...] = ()
     # Why the engine cache did not work, or "".
@@ -82,6 +84,11 @@ class Built(passport.Stamped, results.Result):
             *[f"{self.ranged} tensors have a range of the calibration table"] * bool(self.ranged),
             *[f"{self.held} layers are held in FP32, for the file or the logarithm of a spectrum needs it"]
             * bool(self.held),
+            *[
+                f"warning: {len(self.narrowed)} tensors of a spectrum are handed on in FP16 nevertheless, which covers its quiet "
+                "frequencies: `tftrt verify` says what it costs; a file in FP32 and --precision_mode=FP32 keep them"
+            ]
+            * bool(self.narrowed),
             *(
                 f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})"
                 for one in plan.plugins

@@ -45,6 +45,8 @@ _AS_THEY_ARE = frozenset(
 )
 # Sums of many values, orders that rounding changes, and an epsilon of 1e-9 that is part of the op.
 _SENSITIVE = frozenset({"CumSum", "TopK", "Range", "MeanVarianceNormalization"})
+# {op: why its constants stay}: builtin_op_importers.cpp of onnx-tensorrt at release/8.5-GA and release/8.6-GA.
+_WIDE_CONSTANTS = {"InstanceNormalization": "TensorRT 8's parser reads its scales as FP32, whatever they are"}
 # They ask for a tensor's form alone, in whatever type it is there.
 FORMS = frozenset({"Shape", "Size"})
 # {op: the inputs that are added to its result}.
@@ -297,6 +299,8 @@ class Kept:
             return "its type is its own"
         if node.op_type in _SENSITIVE:
             return "FP16 counts or orders too roughly"
+        if node.op_type in _WIDE_CONSTANTS:
+            return _WIDE_CONSTANTS[node.op_type]
         schema = self.schema(node)
         given = [index for index, name in enumerate(node.output) if name in place.outputs]
         if schema is None or not any(either(schema, index, outputs=True) for index in given):

@@ -16,7 +16,7 @@ from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting.job import ranks
 from tftrt_tools.tensorrt.exporting.job.graph_facts import attributes, drop_hints, inner_graphs
-from tftrt_tools.tensorrt.exporting.job.rewrites import shape_part
+from tftrt_tools.tensorrt.exporting.job.rewrites import instance_norm, shape_part
 from tftrt_tools.tensorrt.exporting.onnx_graph import INPUT, OUTPUT, Node, Value
 
 # The first dimension of inputs.
@@ -254,6 +254,8 @@ def _unread(node: onnx.NodeProto, known: Mapping[str, Any]) -> str:
         return f"the parser does not read its reduction ({given['reduction'].decode()}), and would overwrite"
     if node.op_type in ("LSTM", "GRU", "RNN") and given.get("layout"):
         return "the parser does not read its layout, and would take the batch for the time"
+    if instance_norm.is_half(node, {one: _value(one, known).dtype for one in node.input}):
+        return "the parser reads its scales as float32, and they are float16"
     return ""
 
 

@@ -2,14 +2,9 @@
 
 8 bits do not hold them beside each other. FP16 does, but a sum over a loud signal that was rounded has its error in every frequency, the
 quiet ones, too. So the products and what lies between them stay in FP32, and TensorRT takes the fastest of its wider types.
-
-So does what reads the logarithm, up to the next product. TensorRT 8.5 computes all between two products in one block, whose inputs have one
-type: if anything in it is FP16, so are the spectra that go in (seen in the layers of a plan on an H200, 2026-11-28).
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import onnx
 
@@ -36,10 +31,6 @@ _BETWEEN = SAME_VALUES | frozenset(
         "Sum",
     }
 )
-# Where such a block ends.
-_BORDERS = _PRODUCTS | frozenset(
-    {"ConvTranspose", "DequantizeLinear", "GRU", "If", "LSTM", "Loop", "QuantizeLinear", "RNN", "Scan"}
-)
 _SQUARES = frozenset({"ReduceL2", "ReduceSumSquare"})
 _LOG = "Log"
 # How far a chain of nodes is followed: a spectrum in octaves is joined of many.
@@ -54,7 +45,7 @@ def products(facts: Facts) -> dict[str, str]:
 
 
 def nodes(facts: Facts) -> dict[str, str]:
-    """{name of a node from the first product to the logarithm, and from there to the next product: why it stays}."""
+    """{name of a node from the first product to the logarithm: why it stays}."""
     found: dict[str, str] = {}
     seen: dict[tuple[str, bool], bool] = {}
     for node in facts.nodes:
@@ -63,21 +54,7 @@ def nodes(facts: Facts) -> dict[str, str]:
             why = f"{name} takes the logarithm of its squares"
             if _behind(facts, node.input[0], False, why, found, seen, 0):
                 found.setdefault(name, "it takes the logarithm of a spectrum")
-                for one in _ahead(facts, node):
-                    found.setdefault(name_of(one), f"it is computed in one block with the spectrum of {name}")
     return found
-
-
-def _ahead(facts: Facts, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-    """The nodes that read what a node gives, and what these give, before the next of _BORDERS."""
-    pending, known = [node], set()
-    while pending:
-        for output in pending.pop().output:
-            for reader in facts.readers.get(output, ()):
-                if id(reader) not in known and reader.op_type not in _BORDERS:
-                    known.add(id(reader))
-                    pending.append(reader)
-                    yield reader
 
 
 def _behind(

@@ -10,7 +10,7 @@ dB either way (seen on H100 and H200, 2026-11-27 and 2026-11-28).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -60,11 +60,13 @@ _LAYERS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Wide:
-    """What needs FP32. tensors: their names; computed: those of all tensors that nodes compute; exact: whether TF32 is too coarse."""
+    """What needs FP32. tensors: their names; computed: those of all tensors that nodes compute; exact: whether TF32 is too coarse; inner:
+    tensors of a spectrum that only nodes which need FP32 read."""
 
     tensors: frozenset[str] = frozenset()
     computed: frozenset[str] = frozenset()
     exact: bool = False
+    inner: frozenset[str] = frozenset()
 
 
 def hold(trt: ModuleType, network: tensorrt.INetworkDefinition, wide: Wide) -> int:
@@ -86,6 +88,26 @@ def hold(trt: ModuleType, network: tensorrt.INetworkDefinition, wide: Wide) -> i
     return count
 
 
+def narrowed(information: Mapping[str, object], wide: Wide) -> tuple[str, ...]:
+    """Tensors of a spectrum that a built plan hands on in FP16 nevertheless.
+
+    What TensorRT computes in a block of its own ({ForeignNode[…]}) may have FP16 at its borders, whatever the layers within are constrained
+    to: for such a block 8.5.3 offered its algorithm selector nothing else (seen on an H200, 2026-11-28).
+
+    Args: information: the inspector's JSON of all layers.
+    """
+    layers = information.get("Layers")
+    listed = [one for one in layers if isinstance(one, Mapping)] if isinstance(layers, list) else []
+    found = [
+        str(taken["Name"])
+        for one in listed
+        if one.get("LayerType") == "Reformat"
+        for taken, given in zip(one.get("Inputs", ()), one.get("Outputs", ()), strict=False)
+        if "FP32" in str(taken.get("Format/Datatype")) and "FP16" in str(given.get("Format/Datatype"))
+    ]
+    return tuple(name for name in dict.fromkeys(found) if name in wide.inner)
+
+
 def _layers(
     network: tensorrt.INetworkDefinition, wide: frozenset[str], computed: frozenset[str]
 ) -> Iterator[tensorrt.ILayer]:
@@ -102,9 +124,8 @@ def _layers(
 
 
 def wide(path: str, by_types: bool) -> Wide:
-    """What needs FP32 in an ONNX file: spectra whose logarithm it takes, with what TensorRT computes in one block with them; and, by its
-    types, what it computes in float32 if it computes in float16 as well. Nothing without the package onnx. Graphs within nodes are not
-    looked at."""
+    """What needs FP32 in an ONNX file: spectra whose logarithm it takes; and, by its types, what it computes in float32 if it computes in
+    float16 as well. Nothing without the package onnx. Graphs within nodes are not looked at."""
     try:
         import onnx
         from onnx import TensorProto, shape_inference
@@ -129,6 +150,11 @@ def wide(path: str, by_types: bool) -> Wide:
         if graph_facts.name_of(node) in named and node.op_type not in _TYPELESS
         for name in node.output
     )
+    inner = frozenset(
+        name
+        for name in spectral
+        if (readers := facts.readers.get(name)) and all(graph_facts.name_of(one) in named for one in readers)
+    )
     # In a file in FP16 they are in FP32 if the export has foreseen them.
     found = (single if half and by_types else frozenset()) | spectral - half
-    return Wide(found, computed, bool(spectral)) if found else Wide()
+    return Wide(found, computed, bool(spectral), inner) if found else Wide()

@@ -14,8 +14,9 @@ from tf2onnx.onnx_opset.tensor import CombinedNonMaxSuppression
 from tftrt_tools.tensorrt.exporting.job.rewrites.replaced import BOOL, FLOAT, INT32, INT64, Replaced
 
 _LEAST_OPSET = 13
-# Stands where nothing was selected; a score that is not above `_NONE` is none.
-_LOWEST, _NONE = float(np.finfo(np.float32).min), -3.4e38
+# Stands where nothing was selected; a score that is not above it is none. FP16 holds it, too: of a lower number TensorRT made this one in
+# FP16, and what stood for nothing became a score (seen: a plan of 8.5.3 on an H200).
+_NOTHING = float(np.finfo(np.float16).min)
 
 
 def write(graph: Graph, node: Node) -> bool:
@@ -43,7 +44,7 @@ def _write(graph: Graph, node: Node, sizes: list[int], each: int, total: int) ->
     selected = one.make(
         "NonMaxSuppression", [corners, scores, one.constant([each]), overlap, least], shape=[-1, 3], dtype=INT64
     )
-    lowest = helper.make_tensor("value", FLOAT, [1], [_LOWEST])
+    lowest = helper.make_tensor("value", FLOAT, [1], [_NOTHING])
     nothing = one.make(
         "ConstantOfShape",
         [one.make("Shape", [scores], shape=[3], dtype=INT64)],
@@ -57,7 +58,7 @@ def _write(graph: Graph, node: Node, sizes: list[int], each: int, total: int) ->
     )
     flat = one.make("Reshape", [kept, one.constant([0, classes * boxes])], shape=[batch, classes * boxes])
     best, places = one.several("TopK", [flat, one.constant([taken])], {"axis": 1}, [[batch, taken]] * 2, [FLOAT, INT64])
-    valid = one.make("Greater", [best, one.constant(np.float32(_NONE))], shape=[batch, taken], dtype=BOOL)
+    valid = one.make("Greater", [best, one.constant(np.float32(_NOTHING))], shape=[batch, taken], dtype=BOOL)
     number = one.make("Div", [places, one.constant(np.int64(boxes))], shape=[batch, taken], dtype=INT64)
     behind = one.make("Mul", [number, one.constant(np.int64(boxes))], shape=[batch, taken], dtype=INT64)
     place = one.make(

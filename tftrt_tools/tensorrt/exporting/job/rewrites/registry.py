@@ -9,6 +9,7 @@ import onnx
 from tftrt_tools.tensorrt.exporting.job.rewrites import (
     attention,
     gelu,
+    instance_norm,
     layer_norm,
     loop_count,
     nms_limit,
@@ -32,6 +33,7 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "reverse_sequence": reverse_sequence.rewrite,
     "nms_limit": nms_limit.rewrite,
     "shape_part": shape_part.rewrite,
+    "instance_norm": instance_norm.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
 
