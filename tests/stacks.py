@@ -19,11 +19,24 @@ class Stack:
     """Those that may be installed for it."""
     compared: int
     """Tensors of the digits CNN that an export compares up to its second convolution: Keras 2 has the batch normalization for one of them."""
+    first: str
+    """Its first convolution after the graph pass, for `node`: TensorFlow folds Keras 3's normalization into it, and it gets that one's name."""
+    ranges: tuple[str, str]
+    """Two methods for its INT8 ranges as a plan, of which the second has a fifth less noise. The stacks train other weights."""
 
 
 STACKS = {
-    "2.14": Stack("2.14.1", linked="8.4.3", loaded=("8.5.3",), compared=3),
-    "2.17": Stack("2.17.1", linked="8.6.1", loaded=("8.6.0", "8.6.1"), compared=2),
+    "2.14": Stack(
+        "2.14.1", linked="8.4.3", loaded=("8.5.3",), compared=3, first="conv1/Conv2D", ranges=("entropy", "max")
+    ),
+    "2.17": Stack(
+        "2.17.1",
+        linked="8.6.1",
+        loaded=("8.6.0", "8.6.1"),
+        compared=2,
+        first="norm1/batchnorm/mul_1",
+        ranges=("max", "percentile"),
+    ),
 }
 
 
