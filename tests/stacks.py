@@ -66,6 +66,9 @@ needs_keras_2_optimizers = pytest.mark.skipif(
 )
 needs_image = pytest.mark.skipif(_KERAS_3, reason="it publishes for the project's image, which has TensorRT 8.5.3")
 
+# The next major version of Keras, whose files this one cannot read.
+NEWER_KERAS = 4 if _KERAS_3 else 3
+
 # Keras 3 gives these ops names of its own.
 _OPS = {
     "Conv2D": "(Conv2D|convolution)",
