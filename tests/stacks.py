@@ -24,6 +24,8 @@ class Stack:
     inner: tuple[str, ...]
     """The last parts of the names of the first tensors that it shares with its engine, and below how many of its 14 they share."""
     shared: int
+    einsums: int
+    """Those of two layers EinsumDense and a MultiHeadAttention between them. Keras 3 writes products of matrices for most."""
     ranges: tuple[str, str]
     """Two methods for its INT8 ranges as a plan, of which the second has a fifth less noise. The stacks train other weights."""
 
@@ -37,6 +39,7 @@ STACKS = {
         first="conv1/Conv2D",
         inner=("Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"),
         shared=14,
+        einsums=8,
         ranges=("entropy", "max"),
     ),
     "2.17": Stack(
@@ -47,6 +50,7 @@ STACKS = {
         first="norm1/batchnorm/mul_1",
         inner=("add_1:0", "Relu:0", "convolution:0", "BiasAdd:0"),
         shared=12,
+        einsums=2,
         ranges=("max", "percentile"),
     ),
 }

@@ -83,6 +83,8 @@ _BROADCAST = frozenset(
         *("DivNoNan", "SelectV2"),
     }
 )
+# Products of matrices, whose other axes are repeated so.
+_PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "Add": operator.add,
@@ -125,6 +127,8 @@ def _before(tensor: tf.Tensor, axis: int, forks: int) -> tuple[tf.Tensor, int] |
         return (first, axis) if first.shape.rank is not None else None
     if op.type in _BROADCAST:
         return _of_broadcast(op, axis, forks)
+    if op.type in _PRODUCTS:
+        return _of_product(op, axis, forks)
     if op.type == "Einsum":
         return _of_labels(op, axis)
     if axis != 0 or first.shape.rank is None or not _keeps_rows(op):
@@ -186,6 +190,18 @@ def _of_broadcast(op: tf.Operation, axis: int, forks: int) -> tuple[tf.Tensor, i
     if len(places) > 1 and (not forks or len({size_of(*place, forks - 1) for place in places}) > 1):
         return None
     return places[0] if places else None
+
+
+def _of_product(op: tf.Operation, axis: int, forks: int) -> tuple[tf.Tensor, int] | None:
+    first, second = op.inputs
+    rank = op.outputs[0].shape.rank
+    if first.shape.rank is None or second.shape.rank is None:
+        return None
+    if axis < rank - 2:
+        return _of_broadcast(op, axis, forks)
+    if axis == rank - 2:
+        return first, first.shape.rank - 2 + op.get_attr("adj_x")
+    return second, second.shape.rank - 1 - op.get_attr("adj_y")
 
 
 def _of_labels(op: tf.Operation, axis: int) -> tuple[tf.Tensor, int] | None:
