@@ -82,6 +82,8 @@ needs_keras_2_optimizers = pytest.mark.skipif(
 )
 needs_image = pytest.mark.skipif(_KERAS_3, reason="it publishes for the project's image, which has TensorRT 8.5.3")
 
+# A word of Python as the name of an input, which TensorFlow 2.17 does not save.
+KEYWORD = "class" if not _KERAS_3 else "Class"
 # The types of nodes that Keras names otherwise; Keras 2 names them after their type.
 TYPES = {"add_1": "AddV2", "convolution": "Conv2D", "MaxPool2d": "MaxPool"} if _KERAS_3 else {}
 # What Keras calls the op of a MaxPooling2D.
