@@ -65,7 +65,9 @@ class Model:
         """As device_call, past the checks of the signature wrapper (a private way in)."""
         tensor = self.on_device(array)
         inner, captured = self.function._inference_function, list(self.function.captured_inputs)
-        return lambda: inner.flat_call([tensor, *captured])[self._output].numpy()
+        # TensorFlow 2.17 calls it otherwise.
+        call = inner.flat_call if hasattr(inner, "flat_call") else inner.call_preflattened
+        return lambda: call([tensor, *captured])[self._output].numpy()
 
     def dispatch_seconds(self, array, repeats):
         """Seconds until the signature call returns, the answer not awaited; the wait is not counted."""

@@ -51,3 +51,9 @@ def readers(layer):
     if major() > 2:
         return [node.operation for node in layer._outbound_nodes]
     return [node.outbound_layer for node in layer.outbound_nodes]
+
+
+def maker(tensor):
+    """The layer that gives a tensor of a model."""
+    history = tensor._keras_history
+    return history.operation if major() > 2 else history.layer

@@ -50,7 +50,7 @@ def _walk(model, images, at_end):
         if isinstance(layer, kinds.InputLayer):
             value = tf.constant(images)
         else:
-            sources = [values[tensor._keras_history.layer.name] for tensor in tf.nest.flatten(layer.input)]
+            sources = [values[keras_versions.maker(tensor).name] for tensor in tf.nest.flatten(layer.input)]
             value = layer(sources if len(sources) > 1 else sources[0])
         followers = keras_versions.readers(layer)
         fused = any(isinstance(one, (kinds.BatchNormalization, kinds.ReLU)) for one in followers)

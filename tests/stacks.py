@@ -19,11 +19,40 @@ class Stack:
     """Those that may be installed for it."""
     compared: int
     """Tensors of the digits CNN that an export compares up to its second convolution: Keras 2 has the batch normalization for one of them."""
+    first: str
+    """Its first convolution after the graph pass, for `node`: TensorFlow folds Keras 3's normalization into it, and it gets that one's name."""
+    inner: tuple[str, ...]
+    """The last parts of the names of the first tensors that it shares with its engine, and below how many of its 14 they share."""
+    shared: int
+    einsums: int
+    """Those of two layers EinsumDense and a MultiHeadAttention between them. Keras 3 writes products of matrices for most."""
+    ranges: tuple[str, str]
+    """Two methods for its INT8 ranges as a plan, of which the second has a fifth less noise. The stacks train other weights."""
 
 
 STACKS = {
-    "2.14": Stack("2.14.1", linked="8.4.3", loaded=("8.5.3",), compared=3),
-    "2.17": Stack("2.17.1", linked="8.6.1", loaded=("8.6.0", "8.6.1"), compared=2),
+    "2.14": Stack(
+        "2.14.1",
+        linked="8.4.3",
+        loaded=("8.5.3",),
+        compared=3,
+        first="conv1/Conv2D",
+        inner=("Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"),
+        shared=14,
+        einsums=8,
+        ranges=("entropy", "max"),
+    ),
+    "2.17": Stack(
+        "2.17.1",
+        linked="8.6.1",
+        loaded=("8.6.0", "8.6.1"),
+        compared=2,
+        first="norm1/batchnorm/mul_1",
+        inner=("add_1:0", "Relu:0", "convolution:0", "BiasAdd:0"),
+        shared=12,
+        einsums=2,
+        ranges=("max", "percentile"),
+    ),
 }
 
 
@@ -52,6 +81,15 @@ needs_keras_2_optimizers = pytest.mark.skipif(
     reason="Keras 3 has no legacy optimizers, and tells TensorFlow of no class that restores one: it is loaded as any object",
 )
 needs_image = pytest.mark.skipif(_KERAS_3, reason="it publishes for the project's image, which has TensorRT 8.5.3")
+
+# A word of Python as the name of an input, which TensorFlow 2.17 does not save.
+KEYWORD = "class" if not _KERAS_3 else "Class"
+# The types of nodes that Keras names otherwise; Keras 2 names them after their type.
+TYPES = {"add_1": "AddV2", "convolution": "Conv2D", "MaxPool2d": "MaxPool"} if _KERAS_3 else {}
+# What Keras calls the op of a MaxPooling2D.
+POOL = "MaxPool2d" if _KERAS_3 else "MaxPool"
+# The next major version of Keras, whose files this one cannot read.
+NEWER_KERAS = 4 if _KERAS_3 else 3
 
 # Keras 3 gives these ops names of its own.
 _OPS = {

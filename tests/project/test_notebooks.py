@@ -31,7 +31,7 @@ SHOWN = {
         "written: ",
         "serving_default/probabilities",
         "(INT8 simulated; no engine ran)",
-        "labels: top1 is ",
+        "snr_db is ",
         "<Verification: FAILED",
         "its engines as native segments",
         "digits_int8: no verdict: there is no GPU here",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
+import keyword
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -259,8 +260,8 @@ def session_callable(session: Any, feeds: Sequence[str], fetches: Sequence[str])
 
 @contextlib.contextmanager
 def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, dict[str, str]]]:
-    """Rename, for a while, inputs that TensorFlow cannot save: names that no node may have ("x:0", "a b"), and two names that TensorFlow
-    makes equal.
+    """Rename, for a while, inputs that TensorFlow cannot save: names that no node may have ("x:0", "a b"), two names that TensorFlow
+    makes equal, and words of Python ("class"), which 2.17 refuses.
 
     Args: functions: {signature: ConcreteFunction}. Those with such inputs have other names inside the context.
     Yields: {signature: {name to save it with: its name}}.
@@ -269,7 +270,8 @@ def names_that_can_be_saved(functions: Mapping[str, Any]) -> Iterator[dict[str, 
     # Signatures may share a function.
     for signature, names in {signature: argument_names(function) for signature, function in functions.items()}.items():
         sanitized = set(map(function_types.sanitize_arg_name, names))
-        if len(sanitized) < len(names) or not all(map(_NODE_NAME.fullmatch, names)):
+        possible = all(_NODE_NAME.fullmatch(name) and not keyword.iskeyword(name) for name in names)
+        if len(sanitized) < len(names) or not possible:
             renamed[signature] = {f"argument_{number}": name for number, name in enumerate(names)}
             functions[signature]._arg_keywords = list(renamed[signature])
     try:

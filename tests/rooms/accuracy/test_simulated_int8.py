@@ -146,7 +146,7 @@ def test_the_table_on_the_engine_ops_decides(made, zoo_model, images, tmp_path):
         zoo_model("digits_cnn"),
         tmp_path / "kept",
         f"--calibration_table={tmp_path}/ruined.json",
-        f"--high_precision_nodes=.*({stacks.node('Conv2D')}|{stacks.node('hidden/MatMul')})",
+        f"--high_precision_nodes=.*({'|'.join(map(stacks.node, (stacks.here().first, 'conv2/Conv2D', 'hidden/MatMul')))})",
     )
     _, found = verified(zoo_model("digits_cnn"), kept, "--thresholds=snr_db>=0,cosine>=0,top1>=0", *data(images))
     assert found["simulation"]["nodes"] == {"serving_default": 1}

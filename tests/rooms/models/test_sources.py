@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import stacks
 from tests.command_line import assert_clear
 from tests.sources_command import run
 from tftrt_tools.accuracy import verify
@@ -38,6 +39,23 @@ def keras(tmp_path_factory):
     small_model().save(path)
     with opened(path):
         yield path
+
+
+def test_a_session_finds_the_values_of_what_a_keras_file_becomes(tmp_path):
+    """TensorFlow Serving loads so. Of Keras 3 the variables and the tables are not the model's own children."""
+    layers = tf.keras.layers
+    inputs = tf.keras.Input((1,), dtype=tf.string, name="text")
+    x = layers.Embedding(9, 3)(layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=4)(inputs))
+    looked_up = layers.StringLookup(vocabulary=["c"], output_mode="one_hot")(inputs)
+    model = tf.keras.Model(inputs, layers.Dense(2)(layers.Concatenate()([layers.Flatten()(x), looked_up])))
+    model.save(tmp_path / "model.keras")
+    given = [["a b"], ["c"]]
+    with opened(tmp_path / "model.keras") as folder, tf.compat.v1.Session(graph=tf.Graph()) as session:
+        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+        signature = loaded.signature_def["serving_default"]
+        (output,) = signature.outputs.values()
+        found = session.run(output.name, {signature.inputs["text"].name: given})
+    np.testing.assert_allclose(found, np.array(model(tf.constant(given))), rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +170,13 @@ def hdf5(path, **attributes):
         file.attrs.update(attributes)
 
 
+def weights(path):
+    """Weights alone, in a file whose name no Keras has chosen."""
+    whole = path.with_name("whole.weights.h5")
+    small_model().save_weights(whole)
+    whole.rename(path)
+
+
 def archive(path, version, config="{}"):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("metadata.json", json.dumps({"keras_version": version}))
@@ -159,21 +184,17 @@ def archive(path, version, config="{}"):
 
 
 BROKEN = {
-    "keras_3.keras": (
-        lambda path: archive(path, "3.3.3"),
-        "was written by Keras 3.3.3; this Keras is 2.14",
+    "newer.keras": (
+        lambda path: archive(path, f"{stacks.NEWER_KERAS}.3.3"),
+        f"was written by Keras {stacks.NEWER_KERAS}.3.3; this Keras is {stacks.NEWER_KERAS - 1}.",
         "model.export('DIR')",
     ),
-    "keras_3.h5": (
-        lambda path: hdf5(path, model_config="{}", keras_version="3.0.5"),
-        "was written by Keras 3.0.5",
+    "newer.h5": (
+        lambda path: hdf5(path, model_config="{}", keras_version=f"{stacks.NEWER_KERAS}.0.5"),
+        f"was written by Keras {stacks.NEWER_KERAS}.0.5",
         "model.export('DIR')",
     ),
-    "weights.h5": (
-        lambda path: small_model().save_weights(path),
-        "holds weights only, no architecture",
-        "load_weights",
-    ),
+    "weights.h5": (weights, "holds weights only, no architecture", "load_weights"),
     "other.hdf5": (hdf5, "is an HDF5 file, and no Keras model: it holds weights", "model.save('name.keras')"),
     "cut.h5": (
         lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100)),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import stacks
 from tests.onnx_sources import Spec, save
 from tftrt_tools.accuracy import marked_job
 from tftrt_tools.accuracy.marked import ChunksRequest
@@ -43,13 +44,16 @@ def test_tensors_inside_engines_are_compared_without_a_gpu(zoo_model, converted,
     )
     printed, found = capsys.readouterr().out, said(tmp_path / "j.json")
     inners = {one["tensor"].rpartition("/")[2]: one for one in found["inners"]}
-    assert (
-        list(inners)[:4] == ["Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"]
-        and len(found["inners"]) == found["computed"] == 14
+    assert list(inners)[:4] == list(stacks.here().inner) and (len(found["inners"]), found["computed"]) == (
+        stacks.here().shared,
+        14,
     )
-    assert all(one["node"].split(" in TRTEngineOp_")[0] == name[:-2] for name, one in inners.items())
+    assert all(
+        one["node"].split(" in TRTEngineOp_")[0] == stacks.TYPES.get(name[:-2], name[:-2])
+        for name, one in inners.items()
+    )
     assert found["arithmetic"] == "rewrite" and found["passed"] and found["fallbacks"] == []
-    assert "its engines' native segments" in printed and "14 of 14 tensors of floats" in printed
+    assert "its engines' native segments" in printed and f"{stacks.here().shared} of 14 tensors of floats" in printed
 
 
 def test_the_first_tensor_that_departs_is_named(tmp_path, capsys):
@@ -72,7 +76,7 @@ def test_what_went_wrong_inside_an_engine_is_named(zoo_model, converted, tmp_pat
     (segment,) = (
         one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name
     )
-    (reader,) = (node for node in segment.node_def if node.name.endswith("conv2/BiasAdd"))
+    (reader,) = (node for node in segment.node_def if re.search(rf"{stacks.node('conv2/BiasAdd')}$", node.name))
     (bias,) = (node for node in segment.node_def if node.name == reader.input[1].split(":")[0])
     assert bias.op == "Const"
     bias.attr["value"].tensor.CopyFrom(
@@ -81,7 +85,8 @@ def test_what_went_wrong_inside_an_engine_is_named(zoo_model, converted, tmp_pat
     (model / protos.FILE).write_bytes(proto.SerializeToString())
     assert cli.main(["verify", str(zoo_model("digits_cnn")), str(model), "--tensors=all"]) == errors.EXIT_CHECK
     assert re.search(
-        r"first departs: \S+/conv2/BiasAdd:0 \(BiasAdd in TRTEngineOp_\w+\) with .* behind \S+/conv2/Conv2D:0 with inf dB",
+        rf"first departs: \S+/{stacks.node('conv2/BiasAdd')}:0 \(BiasAdd in TRTEngineOp_\w+\) with .* behind "
+        rf"\S+/{stacks.node('conv2/Conv2D')}:0 with inf dB",
         capsys.readouterr().out,
     )
 
@@ -95,14 +100,14 @@ def frozen(model):
 def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(converted):
     definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
     names = {name.rpartition("/")[2]: name for name in tensors}
-    wanted = {names[one]: tensors[names[one]] for one in ("MaxPool:0", "Softmax:0")}
+    wanted = {names[one]: tensors[names[one]] for one in (f"{stacks.POOL}:0", "Softmax:0")}
     (engine,) = (node for node in definition.node if node.op == "TRTEngineOp")
     before, readers = (
         engine.name,
         [node.name for node in definition.node if any(graph.engine_name(engine.name) in one for one in node.input)],
     )
     assert marking.mark(definition, wanted) == {
-        names["MaxPool:0"]: f"{before}_marked0:1",
+        names[f"{stacks.POOL}:0"]: f"{before}_marked0:1",
         names["Softmax:0"]: f"{before}_marked0:0",
     }
     assert (
@@ -110,7 +115,7 @@ def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(conve
     )
     assert len(engine.attr["output_shapes"].list.shape) in (0, 2) and engine.attr["_allow_build_at_runtime"].b
     segment = graph.library(definition)[engine.attr["segment_func"].func.name]
-    assert segment.ret["tensorrtoutputph_1"].endswith("/MaxPool:output:0") and [
+    assert segment.ret["tensorrtoutputph_1"].endswith(f"/{stacks.POOL}:output:0") and [
         one.name for one in segment.signature.output_arg
     ] == ["tensorrtoutputph_0", "tensorrtoutputph_1"]
     nodes = {node.name: node for node in definition.node}
@@ -121,7 +126,7 @@ def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(conve
 
 def test_engine_ops_of_another_number_have_other_names(converted):
     definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
-    (name,) = (name for name in tensors if name.endswith("MaxPool:0"))
+    (name,) = (name for name in tensors if name.endswith(f"{stacks.POOL}:0"))
     fetched = marking.mark(definition, {name: tensors[name]}, 1)[name]
     engine, segment = fetched.rpartition(":")[0], fetched.rpartition("/")[2].rpartition(":")[0]
     assert engine == tensors[name].engine + "_marked1" and engine_op.unmarked(segment) == graph.engine_name(
@@ -237,7 +242,7 @@ def test_tensors_inside_an_int8_engine_are_refused_and_what_it_gives_is_compared
     )
     (made,) = marked_job.chunks(request).chunks
     (inner,) = made.tensors
-    assert inner.tensor.endswith("probabilities/Softmax:0")
+    assert re.search(rf"{stacks.node('probabilities/Softmax')}:0$", inner.tensor)
     with pytest.raises(errors.UsageError, match="is inside an INT8 engine"):
         names = (inner.tensor.replace("Softmax", "MatMul"),)
         marked_job.chunks(dataclasses.replace(request, folder=str(tmp_path / "again"), names=names))

@@ -40,8 +40,15 @@ def _saved(path, body, shape, named):
 
 def batch_normalization(image):
     training = v1.placeholder_with_default(False, (), "is_training")
-    h = tf.nn.relu(v1.layers.batch_normalization(v1.layers.conv2d(image, 8, 3), training=training))
-    return tf.nn.softmax(v1.layers.dense(tf.reduce_mean(h, (1, 2)), 4))
+    h = tf.nn.conv2d(image, np.ones((3, 3, 3, 1), "f4") * W[0], 1, "VALID")
+    scale, offset, mean, variance = np.exp(W[:4])
+
+    def normal(**statistics):
+        return v1.nn.fused_batch_norm(h, scale, offset, **statistics)[0]
+
+    # As v1.layers.batch_normalization, which Keras 3 has no more, writes it.
+    h = v1.cond(training, normal, lambda: normal(mean=mean, variance=variance, is_training=False))
+    return tf.nn.softmax(tf.reduce_mean(tf.nn.relu(h), (1, 2)) @ W[:, :4])
 
 
 def conditional(x):

@@ -15,7 +15,7 @@ import onnx
 import pytest
 from hypothesis import given
 
-from tests import plan_runner
+from tests import plan_runner, stacks
 from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.prepared_models import unet_with_conditionals
@@ -533,7 +533,7 @@ def tuned(zoo_model, images, tmp_path_factory):
             "--backends=tensorrt",
             f"--calibration_data={images / 'calibration.npz'}",
             "--num_calibration_batches=8",
-            "--calibration_methods=entropy,max",
+            f"--calibration_methods={','.join(stacks.here().ranges)}",
             f"--work_dir={folder / 'work'}",
             "--noengine_cache",
             "--max_trials=4",
@@ -569,14 +569,15 @@ def studied(tuned, images):
 
 def test_other_ranges_are_tried_and_then_nodes_in_fp32_as_the_sensitivity_of_the_file_ranks_them(tuned, studied):
     _, found = tuned
+    first, second = stacks.here().ranges
     levels = {one["method"].partition(" ")[0]: one["snr_db"] for one in studied["methods"]}
     worst, trials = [one["name"] for one in studied["nodes"]], found.tuning.trials
-    assert levels["max"] >= levels["entropy"] + 1, levels
+    assert levels[second] >= levels[first] + 1, levels
     assert [one.text for one in trials] == [
-        "plan, INT8 by entropy",
-        "plan, INT8 by entropy, only where TensorRT chooses INT8",
-        "plan, INT8 by max",
-        "plan, INT8 by max, 1 node high",
+        f"plan, INT8 by {first}",
+        f"plan, INT8 by {first}, only where TensorRT chooses INT8",
+        f"plan, INT8 by {second}",
+        f"plan, INT8 by {second}, 1 node high",
     ]
     # That one needs two builds on a GPU.
     assert trials[1].measured.failure and not trials[1].kept
@@ -588,9 +589,9 @@ def test_other_ranges_are_tried_and_then_nodes_in_fp32_as_the_sensitivity_of_the
     assert trials[2].high == (worst[0],) and trials[2].to_dict()["high_precision"] == worst[:1]
     assert (
         found.tuning.notes[0]
-        == "INT8 as a plan by entropy misses the goal; max is the most accurate, and misses it too"
+        == f"INT8 as a plan by {first} misses the goal; {second} is the most accurate, and misses it too"
     )
-    assert found.tuning.ended == "--max_trials=4 are done; next would be plan, INT8 by max, 2 nodes high"
+    assert found.tuning.ended == f"--max_trials=4 are done; next would be plan, INT8 by {second}, 2 nodes high"
 
 
 def test_one_simulation_tells_of_all_methods_and_a_node_always_stays_in_int8(tuned, studied, tmp_path):
@@ -616,7 +617,10 @@ def test_the_recipe_of_a_plan_with_nodes_in_fp32_makes_the_same_file(tuned, tmp_
         shlex.split(one)[1:]
         for one in tune_command._recipe(source, found, values, tune_command._options(values, source))
     )
-    assert "--calibration_method=max" in export and f"--fp32_nodes={re.escape(last.high[0])}" in export
+    assert (
+        f"--calibration_method={stacks.here().ranges[1]}" in export
+        and f"--fp32_nodes={re.escape(last.high[0])}" in export
+    )
     done = run_tftrt(
         *(f"--output={tmp_path / 'model.onnx'}" if word.startswith("--output=") else word for word in export)
     )

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tests import signature_models as models
+from tests import stacks
 from tests.engine_models import Branches, Characters, saved
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.models.engine_cache.key import Fed
@@ -72,7 +73,8 @@ def test_a_call_that_the_model_refuses_is_a_clear_error(zoo_model):
 
 
 def test_engine_ops_inside_loops_are_looked_at_in_every_iteration(recurrent):
-    found = of_calls(recurrent, {"x": (2, 12, 8)}, {"x": (4, 12, 8)})
+    name = stacks.SAVED_INPUT or "x"
+    found = of_calls(recurrent, {name: (2, 12, 8)}, {name: (4, 12, 8)})
     shapes = {engine: [[fed.shape for fed in feed] for feed in feeds] for engine, feeds in found.items()}
     assert [[(2, 12, 8)], [(4, 12, 8)]] in shapes.values()
     # A matrix product or gate of the loops: all iterations have one size, once for each call.
@@ -88,7 +90,8 @@ def test_segments_inside_loops_answer_when_inlined(recurrent):
     inlined, _ = inline.inline_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def)
     x = tf.random.stateless_normal((2, 12, 8), [1, 2])
     expected, got = (
-        tf.nest.flatten(function(x=x)) for function in (frozen.original, tf_private.rebuild(inlined, frozen))
+        tf.nest.flatten(function(**{stacks.SAVED_INPUT or "x": x}))
+        for function in (frozen.original, tf_private.rebuild(inlined, frozen))
     )
     tf.debugging.assert_near(expected[0], got[0])
 

@@ -241,6 +241,10 @@ def test_sizes_are_equal_only_where_they_are():
             "plane of columns": x[..., 0],
             "labels": tf.einsum("abc,cd->abd", x, tf.zeros((4, 3))),
             "turned labels": tf.einsum("abc,cd->bad", x, tf.zeros((4, 3))),
+            "by a matrix": tf.raw_ops.BatchMatMulV2(x=x, y=tf.zeros((1, 4, 3))),
+            "by a matrix of fewer axes": tf.raw_ops.BatchMatMulV2(x=x, y=tf.zeros((4, 3))),
+            "by a turned one": tf.raw_ops.BatchMatMulV2(x=x, y=tf.zeros((3, 4)), adj_y=True),
+            "by those of another": tf.raw_ops.BatchMatMulV2(x=x, y=other, adj_y=True),
         }
         names = {key: one.name for key, one in found.items()}
     known = inferred.shapes(graph.as_graph_def())
@@ -250,4 +254,8 @@ def test_sizes_are_equal_only_where_they_are():
     assert not {sizes[key][0] for key in ("turned", "sliced", "reversed", "with a new axis", "of another")} & set(own)
     assert sizes["product"] == sizes["compared"] == own
     assert sizes["columns"][0] == sizes["plane of columns"][0] == own[0] != sizes["columns"][1]
+    for key in ("by a matrix", "by a matrix of fewer axes", "by a turned one"):
+        assert sizes[key] == [*own[:2], 3]
+    # Which of two axes is repeated is not known.
+    assert sizes["by those of another"][0] not in own and sizes["by those of another"][1] == own[1]
     assert sizes["labels"][:2] == sizes["turned labels"][1::-1] == own[:2]

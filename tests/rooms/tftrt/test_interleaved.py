@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.prepared_models import answers, compared, prepared
+from tests import stacks
+from tests.prepared_models import answers, compared, original, prepared
 from tftrt_tools.models.savedmodel.job import interleaved
 from tftrt_tools.tftrt.conversion.job import graph_pass
 from tftrt_tools.tftrt.conversion.settings import Settings
@@ -73,7 +74,28 @@ def times_a_fraction(x):
     return tf.nn.conv2d_transpose(x, np.ones((3, 3, 4, 3), "f4"), tf.stack([tf.shape(x)[0], *sizes, 4]), 2, "SAME")
 
 
+def as_keras_3_counts(more):
+    """The sizes (n - 1) * 2 + 2 + more of a result."""
+
+    def body(x):
+        shape = tf.shape(x)
+        sizes = [(shape[axis] - 1) * 2 + 2 + more for axis in (1, 2)]
+        return tf.nn.conv2d_transpose(x, np.ones((2, 2, 4, 3), "f4"), tf.stack([shape[0], *sizes, 4]), 2, "VALID")
+
+    return body
+
+
+def test_sizes_less_one_may_be_a_multiple():
+    (written, _), answered = compared(
+        as_keras_3_counts(0), [(None, None, None, 3)], interleaved.rewrite, *pictures()[:-1]
+    )
+    assert len(written) == 1
+    for expected, found in answered:
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 LEFT = {
+    "one more than a multiple": as_keras_3_counts(1),
     "two and a half times": times_a_fraction,
     "more than the stride": transposing((3, 3), 2, "SAME", 1),
     "a kernel beyond the stride": transposing((3, 3), 2, "VALID", 1),
@@ -94,12 +116,19 @@ def test_others_stay_as_they_are(kind):
     assert interleaved.rewrite(graph.as_graph_def()) == ((), ())
 
 
+class Twice(tf.keras.layers.Layer):
+    """As Keras 2's UpSampling2D with interpolation="bilinear"; Keras 3's takes no open sizes."""
+
+    def call(self, x):
+        return tf.image.resize(x, tf.shape(x)[1:3] * 2)
+
+
 def unet(path):
     layers = tf.keras.layers
     x = inputs = tf.keras.Input((None, None, 3), name="x")
     x = skip = layers.Conv2D(4, 3, padding="same", activation="relu")(x)
     x = layers.Conv2D(8, 3, 2, padding="same", activation="relu")(x)
-    y = layers.UpSampling2D(interpolation="bilinear")(x)
+    y = Twice()(x)
     x = layers.Conv2DTranspose(4, 3, 2, padding="same", activation="relu", name="up")(x)
     z = layers.Conv2DTranspose(4, 2, 2)(layers.MaxPool2D()(skip))
     x = layers.Concatenate()([x, y, z, skip])
@@ -112,16 +141,17 @@ def test_a_unet_of_open_sizes_is_in_one_engine_that_serves_all_sizes(tmp_path):
     done = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
     assert len(frozen.preparation.interleaved) == 2 and len(frozen.preparation.upsampled) == 1
     assert len(done.engines) == 1 and not done.native_ops and not frozen.preparation.open_sizes
-    original = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]
+    loaded = tf.saved_model.load(str(tmp_path / "m"))
+    signature = loaded.signatures["serving_default"]
     for size in ((8, 8), (4, 12), (2, 2)):
         x = np.random.default_rng(0).normal(size=(3, *size, 3)).astype("f4")
-        expected = next(iter(original(x=tf.constant(x)).values())).numpy()
+        expected = original(signature, x)
         np.testing.assert_allclose(answers(frozen, x)[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_the_user_keeps_stays_and_implicit_batch_mode_has_none(tmp_path):
     path = unet(tmp_path / "m")
-    frozen = prepared(path, use_dynamic_shape=True, keep_native_nodes=".*/up/conv2d_transpose")
+    frozen = prepared(path, use_dynamic_shape=True, keep_native_nodes=f".*/{stacks.node('up/conv2d_transpose')}")
     assert len(frozen.preparation.interleaved) == 1
     done = prepared(path).preparation
     assert not done.interleaved and not done.upsampled

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import keras_layers, prepared_models, quantized
+from tests import keras_layers, prepared_models, quantized, stacks
 from tests.command_here import run_tftrt
 from tests.engine_models import Steps, saved
 from tests.refusals import GPU, LAYER, UNNAMED, VERSIONS, Refusals, converted, cropping, stand_in
@@ -211,7 +211,9 @@ def test_all_parts_of_a_node_that_was_written_as_several_stay_in_tensorflow_toge
     assert {one.op for one in made.result.refused_nodes} == {"GatherV2", "AddV2", "ConcatV2"}
 
 
-OPEN_CHANNELS = [{"x": (1, 24, 16)}, {"x": (4, 24, 16)}]
+# A Keras model's.
+X = stacks.SAVED_INPUT or "x"
+OPEN_CHANNELS = [{X: (1, 24, 16)}, {X: (4, 24, 16)}]
 
 
 def test_a_refusal_without_a_name_is_that_of_the_nodes_that_were_foreseen(monkeypatch, tmp_path):
@@ -245,7 +247,7 @@ def test_tensorrts_calibration_leaves_foreseen_nodes_too(monkeypatch, tmp_path):
 
     calls = calibrating(monkeypatch, refuse)
     model = keras_layers.build("conv1d", tmp_path / "model")
-    data = int8.Source(options=DataOptions(random=True, shapes="x:8x24x16", batches=2), given=None)
+    data = int8.Source(options=DataOptions(random=True, shapes=f"{X}:8x24x16", batches=2), given=None)
     made = converted(model, OPEN_CHANNELS, tmp_path, data, precision_mode="INT8", calibrator="tensorrt")
     assert len(calls) == 2 and made.result.built and not made.result.unbuilt
     assert [one.op for one in made.result.refused_nodes] == ["DepthwiseConv2dNative"]

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tests import thrown_jobs
+from tests import stacks, thrown_jobs
 from tests.prepared_models import answers, prepared, save
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
@@ -47,6 +47,7 @@ def test_the_other_batch_mode_is_told_too(tmp_path):
     assert plan.signatures[0].other.dynamic and plan.signatures[0].other.engines
 
 
+@stacks.needs_keras_2  # its cells
 def test_a_select_inside_a_loop(tmp_path):
     v1.disable_control_flow_v2()
     try:

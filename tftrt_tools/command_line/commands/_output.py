@@ -137,6 +137,12 @@ def prepared(preparation: Preparation) -> list[str]:
 
 
 def _layers(preparation: Preparation) -> Iterator[str]:
+    if preparation.enlarged:
+        counted = terminal.counted(len(preparation.enlarged), "repeat")
+        yield f"{counted} of rows and columns written as a nearest-neighbour resize: TF-TRT sees no channels behind a computed shape"
+    if preparation.repeats:
+        counted = terminal.counted(len(preparation.repeats), "repeat")
+        yield f"{counted} of elements with the known sizes in the shape: TF-TRT sees none behind a computed shape"
     if preparation.transposed:
         counted = terminal.counted(len(preparation.transposed), "transposed convolution")
         yield f"{counted} written as plain ones: TF-TRT takes none with an open batch"

@@ -105,6 +105,10 @@ class Preparation(records.Record):
     kept_resizes: tuple[str, ...] = ()
     # Names of slices that are counted from the beginning now, and were from the end.
     slices: tuple[str, ...] = ()
+    # Names of the ends of repeats (tf.repeat): of rows and columns of pictures, which are a resize now; and of others, whose shape shows
+    # its sizes.
+    enlarged: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
     # Names of Reshapes that keep the rows and have a constant shape now; it was computed.
     flattened: tuple[str, ...] = ()
     # Names of the ends of dropouts that drop nothing, because they keep the constant share 1.

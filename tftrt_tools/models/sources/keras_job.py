@@ -41,7 +41,11 @@ def job(request: KerasRequest) -> KerasExported:
         told = errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text))
         raise keras_file.of_another(source, facts.keras) or told from None
     progress.say("exporting the Keras model")
-    tf.saved_model.save(model, request.output, signatures=_signature(model))
+    # A subclass has no inputs of its own.
+    if (installed.version_of("keras") or "").startswith("2.") or not getattr(model, "inputs", None):
+        tf.saved_model.save(model, request.output)
+    else:
+        _save(model, request.output)
     return KerasExported(class_name=type(model).__name__, parameters=int(model.count_params()))
 
 
@@ -77,13 +81,14 @@ def _own_names(custom: dict[str, object] | None) -> set[str]:
     return own | set(custom)
 
 
-def _signature(model: tf.keras.Model) -> dict[str, tf.types.experimental.ConcreteFunction] | None:
-    """The signature of a model of Keras 3, which does not give its names to TensorFlow; None to leave it to Keras 2, or if the model has no
-    inputs of its own (a subclass)."""
+def _save(model: tf.keras.Model, output: str) -> None:
+    """Save a model of Keras 3, which does not give its names to TensorFlow.
+
+    Saved with it would be copies of its variables; a session, which is how TensorFlow Serving loads, does not find the values of those that
+    the signature reads. So these themselves are saved.
+    """
     import tensorflow as tf
 
-    if (installed.version_of("keras") or "").startswith("2.") or not getattr(model, "inputs", None):
-        return None
     specs = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in model.inputs}
 
     def serve(feed: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
@@ -95,7 +100,11 @@ def _signature(model: tf.keras.Model) -> dict[str, tf.types.experimental.Concret
             else dict(zip(_output_names(model), tf.nest.flatten(outputs), strict=True))
         )
 
-    return {"serving_default": tf.function(serve).get_concrete_function(specs)}
+    signature, root = tf.function(serve).get_concrete_function(specs), tf.Module()
+    root.read = list(signature.variables)
+    resource = tf.saved_model.experimental.TrackableResource
+    root.tables = [one for one in tf.train.TrackableView(model).descendants() if isinstance(one, resource)]
+    tf.saved_model.save(root, output, signatures={"serving_default": signature})
 
 
 def _output_names(model: tf.keras.Model) -> list[str]:

@@ -83,6 +83,8 @@ _BROADCAST = frozenset(
         *("DivNoNan", "SelectV2"),
     }
 )
+# Products of matrices, whose other axes are repeated so.
+_PRODUCTS = frozenset({"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 _REDUCED = frozenset({"Mean", "Sum", "Max", "Min", "Prod", "All", "Any"})
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "Add": operator.add,
@@ -125,6 +127,8 @@ def _before(tensor: tf.Tensor, axis: int, forks: int) -> tuple[tf.Tensor, int] |
         return (first, axis) if first.shape.rank is not None else None
     if op.type in _BROADCAST:
         return _of_broadcast(op, axis, forks)
+    if op.type in _PRODUCTS:
+        return _of_product(op, axis, forks)
     if op.type == "Einsum":
         return _of_labels(op, axis)
     if axis != 0 or first.shape.rank is None or not _keeps_rows(op):
@@ -188,6 +192,18 @@ def _of_broadcast(op: tf.Operation, axis: int, forks: int) -> tuple[tf.Tensor, i
     return places[0] if places else None
 
 
+def _of_product(op: tf.Operation, axis: int, forks: int) -> tuple[tf.Tensor, int] | None:
+    first, second = op.inputs
+    rank = op.outputs[0].shape.rank
+    if first.shape.rank is None or second.shape.rank is None:
+        return None
+    if axis < rank - 2:
+        return _of_broadcast(op, axis, forks)
+    if axis == rank - 2:
+        return first, first.shape.rank - 2 + op.get_attr("adj_x")
+    return second, second.shape.rank - 1 - op.get_attr("adj_y")
+
+
 def _of_labels(op: tf.Operation, axis: int) -> tuple[tf.Tensor, int] | None:
     """The axis of an operand with the letter of one of the result. A letter has one size."""
     operands, _, result = op.get_attr("equation").decode().replace(" ", "").partition("->")
@@ -222,23 +238,33 @@ def of_shape(tensor: tf.Tensor, deep: int = 0) -> list[Dimension] | None:
 
 
 def multiple(tensor: tf.Tensor) -> tuple[Dimension, int] | None:
-    """(a size, how often it is taken) of a computed number; None for any other number."""
+    """(a size, how often it is taken) of a computed number, such as (size - 1) * 2 + 2; None for any other number."""
+    found = _linear(tensor)
+    return found[:2] if found is not None and found[2] == 0 else None
+
+
+def _linear(tensor: tf.Tensor) -> tuple[Dimension, int, int] | None:
+    """(a size, how often it is taken, what is added to that) of a computed number."""
     while tensor.op.type in ("Identity", "Cast", "StopGradient"):
         tensor = tensor.op.inputs[0]
     op = tensor.op
-    if op.type in ("Mul", "Add", "AddV2"):
-        constants = [_constant(one) for one in op.inputs]
-        for number, other in zip(constants, op.inputs[::-1], strict=True):
-            if number is not None and number.size == 1:
-                before = multiple(other)
-                if before is None or op.type != "Mul":
-                    return before if not number.any() else None
-                # A Cast may go to floats and back.
-                whole = float(number.item()).is_integer()
-                return (before[0], before[1] * int(number.item())) if whole else None
+    if op.type in ("Mul", "Add", "AddV2", "Sub"):
+        for place, other in enumerate(op.inputs[::-1]):
+            number = _constant(op.inputs[place])
+            # A constant less a size is no multiple of it.
+            if number is None or number.size != 1 or (op.type == "Sub" and place == 0):
+                continue
+            before = _linear(other)
+            # A Cast may go to floats and back.
+            if before is None or not float(number.item()).is_integer():
+                return None
+            (size, times, more), given = before, int(number.item())
+            if op.type == "Mul":
+                return size, times * given, more * given
+            return size, times, more - given if op.type == "Sub" else more + given
         return None
     sizes = of_shape(tensor)
-    return (sizes[0], 1) if sizes is not None and len(sizes) == 1 and tensor.shape.rank == 0 else None
+    return (sizes[0], 1, 0) if sizes is not None and len(sizes) == 1 and tensor.shape.rank == 0 else None
 
 
 def _computed(op: tf.Operation, deep: int) -> list[Dimension] | None:

@@ -30,7 +30,7 @@ LAYERS = frozenset(
     AutoContrast CutMix Equalization GroupQueryAttention GroupedQueryAttention MaxNumBoundingBoxes MelSpectrogram MixUp Pipeline
     RMSNormalization RandAugment RandomColorDegeneration RandomColorJitter RandomElasticTransform RandomErasing RandomGaussianBlur
     RandomGrayscale RandomHue RandomInvert RandomPerspective RandomPosterization RandomSaturation RandomSharpness RandomShear
-    STFTSpectrogram Solarization
+    STFTSpectrogram Solarization ContrastLimitedAdaptiveHistogramEqualization ReversibleEmbedding
 """.split()
 )
 
@@ -51,7 +51,7 @@ OBJECTS = frozenset(
     TopKCategoricalAccuracy TrueNegatives TruePositives Adadelta Adafactor Adagrad Adam AdamW Adamax Ftrl Lamb Lion LossScaleOptimizer
     LossScaleOptimizerV3 Muon Nadam RMSprop SGD CosineDecay CosineDecayRestarts ExponentialDecay InverseTimeDecay
     PiecewiseConstantDecay PolynomialDecay DTypePolicy DTypePolicyMap FloatDTypePolicy Policy QuantizedDTypePolicy
-    QuantizedFloat8DTypePolicy SeedGenerator DynamicLossScale
+    QuantizedFloat8DTypePolicy SeedGenerator DynamicLossScale CategoricalGeneralizedCrossEntropy STFTInitializer
 """.split()
 )
 
@@ -67,7 +67,8 @@ FUNCTIONS = frozenset(
     categorical_focal_crossentropy categorical_hinge ce circle cosine_similarity crossentropy ctc dice hinge huber kl_divergence kld
     kullback_leibler_divergence log_cosh logcosh mae mape mean_absolute_error mean_absolute_percentage_error mean_squared_error
     mean_squared_logarithmic_error mse msle poisson sparse_categorical_accuracy sparse_categorical_crossentropy
-    sparse_top_k_categorical_accuracy squared_hinge top_k_categorical_accuracy tversky
+    sparse_top_k_categorical_accuracy squared_hinge top_k_categorical_accuracy tversky categorical_generalized_cross_entropy
+    concordance_correlation pearson_correlation stft
 """.split()
 )
 

@@ -33,6 +33,7 @@ from tftrt_tools.models.savedmodel.job import (
     new_axes,
     open_sizes,
     outside,
+    repeated,
     resized,
     select_ranks,
     slices,
@@ -89,6 +90,7 @@ def passed(
         dropped = dropouts.fold(frozen.graph_def, kept)
         folded = fake_quant.fold(frozen.graph_def, kept)
         left_out = fake_quant.leave_out(frozen.graph_def, kept) if _drops_quantization(settings) else ()
+        enlarged, repeats = repeated.rewrite(frozen.graph_def, kept)
         fetched = frozenset(name.split(":")[0] for name in frozen.outputs)
         written = dilated.rewrite(frozen.graph_def, fetched, kept, settings.dynamic)
         paddings = dilated.lift_paddings(frozen.graph_def, kept)
@@ -119,6 +121,8 @@ def passed(
             einsums=products,
             chosen=choices,
             folded=folded,
+            enlarged=enlarged,
+            repeats=repeats,
             flattened=reshaped,
             transposed=plain,
             interleaved=blocks,
