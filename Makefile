@@ -10,7 +10,7 @@ EXTRAS_.venv := tftrt,dev,test,bench,docs
 EXTRAS_.venv-dev := dev
 PY := $(ENV)/bin/python
 STAMP := $(ENV)/.stamp
-TESTS := not gpu and not corpus and not portable and not new and not bench
+TESTS := not gpu and not corpus and not portable and not new and not images and not bench
 PYTEST_FLAGS ?=
 COVERED ?= quick
 GPU_PYTHON ?= $(PY)
@@ -28,7 +28,7 @@ NEW_PIP_FLAGS ?=
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-2.17 test test-2.17 test-2.17-core quick coverage demo zoo lint format docs gpu-test corpus portable test-new triton bench bench-tests clean FORCE
+.PHONY: help venv venv-2.17 test test-2.17 test-2.17-core quick coverage demo zoo lint format docs gpu-test corpus portable test-new test-images triton bench bench-tests clean FORCE
 
 help:
 	@echo "make test      make lint, then every test that needs no GPU, but for those of benchmarks/"
@@ -40,6 +40,7 @@ help:
 	@echo "make corpus    convert and verify models that others have trained (downloads them once; no GPU)"
 	@echo "make portable  install without TensorFlow on Python 3.10 to 3.13, and run there what needs none (downloads packages)"
 	@echo "make test-new  exports of the newest TensorFlow, Keras and PyTorch, on Python 3.13 or 3.12 in .venv-new (downloads packages)"
+	@echo "make test-images  build and run the images of serving/Dockerfile, as root with podman (downloads packages, 28 GB of disk)"
 	@echo "make triton    a tritonserver for its tests, in build/triton (55 MB to download)"
 	@echo "make bench     the tests of benchmarks/ (make bench-tests: these alone), then the benchmarks"
 	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
@@ -145,6 +146,10 @@ $(NEW_STAMP): pyproject.toml
 	python=$$(.ci/find_python 3.13 2>/dev/null || .ci/find_python 3.12) && rm -rf .venv-new && "$$python" -m venv .venv-new
 	$(NEW_PY) -m pip install --disable-pip-version-check --quiet $(NEW_PIP_FLAGS) --editable '.[test-new]'
 	touch $@
+
+# serving/Dockerfile, on bases that are made here; -rs says why, where none can be made. TFTRT_IMAGES=folder keeps the images.
+test-images: $(STAMP)
+	$(PY) -m pytest -m images -rs tests/images $(PYTEST_FLAGS)
 
 # Tests of the benchmarks alone.
 bench-tests: $(STAMP)

@@ -141,6 +141,7 @@ def pytest_collection_modifyitems(config, items):
         ("corpus", "models", "corpus"),
         ("portable", "packages", "portable"),
         ("new", "packages", "test-new"),
+        ("images", "packages", "test-images"),
     ):
         for item in items if marker not in config.getoption("-m") else ():
             if item.get_closest_marker(marker):

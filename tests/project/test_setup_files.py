@@ -358,7 +358,7 @@ def test_the_tests_of_the_second_stack_get_the_switch_that_its_tensorrt_needs(ch
     value = switch.partition("=")[2]
     (whole,) = run("test-2.17")
     (core,) = run("test-2.17-core")
-    marked = "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench"
+    marked = "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not images and not bench"
     assert whole.rstrip() == f"{value} {marked}" and core.startswith(f"{value} {marked} and not slow ")
     files = core.removeprefix(f"{value} {marked} and not slow").split()
     assert len(files) == len(set(files)) > 5 and [file for file in files if not (ROOT / file).is_file()] == []
@@ -462,7 +462,7 @@ def test_a_venv_whose_python_no_longer_runs_is_made_again(checkout, target):
     assert calls[0] == "-m venv .venv"
     assert "pip install" in calls[1]
     assert {
-        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench",
+        "test": "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not images and not bench",
         "demo": "-m saved_models.demo",
     }[target] in calls[-1]
 
@@ -473,7 +473,7 @@ def test_make_test_runs_the_linter_and_then_everything_that_needs_no_gpu(checkou
         "-m ruff check .",
         "-m mypy",
         "lint-imports",
-        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not bench",
+        "-m pytest -n 2 --dist worksteal -m not gpu and not corpus and not portable and not new and not images and not bench",
     ]
 
 
