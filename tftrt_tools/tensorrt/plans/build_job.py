@@ -22,7 +22,7 @@ from tftrt_tools.models.execution.job import device, gpu
 from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.job import engine as engines
 from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Machine, Request, Seconds
-from tftrt_tools.tensorrt.plans.job import cached, mixed
+from tftrt_tools.tensorrt.plans.job import cached, mixed, unread
 from tftrt_tools.tensorrt.plans.job import network as networks
 from tftrt_tools.tensorrt.plans.settings import Settings
 from tftrt_tools.tftrt.conversion.job import watched
@@ -47,6 +47,7 @@ def _gpu() -> Gpu:
 
 def job(request: Request) -> Answer:
     """Build. Raises: TftrtError."""
+    unread.check(request.onnx, trt.__version__)
     here = _gpu()
     settings = request.settings
     log = engines.logger()

@@ -204,6 +204,16 @@ def nodes(model: onnx.ModelProto) -> list[Node]:
     ]
 
 
+def unread(model: onnx.ModelProto) -> list[tuple[str, str, str]]:
+    """(name, op, what the parser of TensorRT 8 does not read of it) of such nodes, with those of graphs within nodes. Weights are not read."""
+    inferred = shape_inference.infer_shapes(model)
+    return [
+        (node.name or node.output[0], node.op_type, said)
+        for node, known in _nodes(inferred.graph)
+        if (said := _unread(node, known))
+    ]
+
+
 def _nodes(
     graph: onnx.GraphProto, outer: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[onnx.NodeProto, dict[str, Any]]]:
