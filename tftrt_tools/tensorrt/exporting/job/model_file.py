@@ -205,7 +205,7 @@ def nodes(model: onnx.ModelProto) -> list[Node]:
 
 
 def unread(model: onnx.ModelProto) -> list[tuple[str, str, str]]:
-    """(name, op, what the parser of TensorRT 8 does not read of it) of such nodes, with those of graphs within nodes. Weights are not read."""
+    """(name, op, what the parser of TensorRT 8 does not read of it) of such nodes, also in graphs within nodes. No weights are read."""
     inferred = shape_inference.infer_shapes(model)
     return [
         (node.name or node.output[0], node.op_type, said)
