@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two stacks side by side on two GPUs of one host, each on its own, in steps of at most SECONDS_LEFT seconds (by default 570); a step that is run again
-# goes on where it stopped.
+# Two stacks side by side on two GPUs of one host, each on its own, or in turns on one, in steps of at most SECONDS_LEFT seconds (by default 570); a step
+# that is run again goes on where it stopped.
 #
 #   benchmarks/stacks_on_gpu.sh STEP OUTPUT FIRST SECOND [MODEL…]
 #
@@ -9,22 +9,26 @@
 #   make     ten real models in FP16 and INT8, JOBS at once (by default 8) under NVIDIA's MPS, and `verify` of each
 #   measure  time them beside native TensorFlow, alone on the GPU
 #   table    the table of both
+# GPUS: the GPU of each stack, by default 0,1; with 0,0 both take one: builds share it, and what is timed has it alone.
 # FIRST, SECOND: the Python of each stack, such as .venv/bin/python and .venv-2.17/bin/python. MODELS_DIR: what `python -m benchmarks.real_models --make`
 # wrote. OUTPUT/first and OUTPUT/second have the results.
 set -uo pipefail
 if [ $# -lt 4 ]; then echo "usage: benchmarks/stacks_on_gpu.sh alone|make|measure|table OUTPUT FIRST SECOND [MODEL…]" >&2; exit 2; fi
 step=$1 output=$(realpath -m "$2") first=$3 second=$4 && shift 4
-models_dir=${MODELS_DIR:-build/real_models/models} seconds=${SECONDS_LEFT:-570} jobs=${JOBS:-8}
+models_dir=${MODELS_DIR:-build/real_models/models} seconds=${SECONDS_LEFT:-570} jobs=${JOBS:-8} gpus=${GPUS:-0,1}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 mkdir -p "$output/first" "$output/second"
 export TF_CPP_MIN_LOG_LEVEL=2
 
 both() {  # both FUNCTION WORD…: for each stack, at the same time
-  CUDA_VISIBLE_DEVICES=0 XDG_CACHE_HOME="$output/first/cache" "$1" "$first" "$output/first" "${@:2}" &
+  CUDA_VISIBLE_DEVICES=${gpus%,*} XDG_CACHE_HOME="$output/first/cache" "$1" "$first" "$output/first" "${@:2}" &
   local one=$! status=0
-  CUDA_VISIBLE_DEVICES=1 XDG_CACHE_HOME="$output/second/cache" "$1" "$second" "$output/second" "${@:2}" &
+  # On one GPU a build alone waits for that of the first stack.
+  if [ "$1 ${gpus%,*}" = "alone ${gpus#*,}" ]; then wait $one || status=$?; fi
+  CUDA_VISIBLE_DEVICES=${gpus#*,} XDG_CACHE_HOME="$output/second/cache" "$1" "$second" "$output/second" "${@:2}" &
+  local two=$!
   wait $one || status=$?
-  wait $! || status=$?
+  wait $two || status=$?
   return $status
 }
 alone() {
