@@ -92,6 +92,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
             parser.error(
                 f"{options.models_dir / case.name} is missing: python -m benchmarks.real_models --make makes it"
             )
+    for folder in options.compare or ():
+        if not (folder / run.FILE).is_file():
+            parser.error(f"no {folder / run.FILE}: --make --folder={folder} writes it")
     options.folder, options.models_dir = options.folder.absolute(), options.models_dir.absolute()
     return options
 
