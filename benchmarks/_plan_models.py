@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks import onnx_files
 from benchmarks.real_models import cases
 from benchmarks.real_models import make as maker
-from benchmarks.real_models.steps import Step
+from benchmarks.real_models.steps import Step, bench
 
 PHASES = ("export", "make", "measure")
 PRECISIONS = ("FP32", "FP16", "INT8")
@@ -251,13 +251,6 @@ def _timings(model, options):
     enough = any(place in there for place in plans) and len(there + originals) > 1
     made = (there if enough else all_made) + originals
     for batch in model.batches:
-        words = [
-            "bench",
-            *map(str, made),
-            f"--data={maker.part(options.folder, model, 'rows.npz')}",
-            f"--batch_size={batch}",
-            f"--rounds={options.rounds}",
-            f"--max_rounds={options.rounds}",
-        ]
-        step = Step("bench", "", tuple(words), batch=batch, needs=made[0], module="benchmarks._bench_alone")
+        data = f"--data={maker.part(options.folder, model, 'rows.npz')}"
+        step = bench(made, data, batch, options.rounds, made[0])
         yield Ranked(step, tuple(made), rank=batch == model.batches[0])

@@ -119,9 +119,7 @@ def _build(case, options, precision):
     words = ["convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}"]
     words += [f"--precision_mode={precision}", "--overwrite", *wanted]
     yield steps.Step("convert", precision, tuple(words), makes=target)
-    words = ["verify", str(model), str(target), f"--data={maker.part(options.models_dir, case, 'rows.npz')}"]
-    if case.labels:
-        words.append(f"--labels={maker.part(options.models_dir, case, 'labels.npy')}")
+    words = ["verify", str(model), str(target), *steps.rows(case, options.models_dir)]
     yield steps.Step("verify", precision, tuple(words), needs=target)
 
 
@@ -129,11 +127,9 @@ def _bench(case, options, batch):
     """INT8 has engines for the larger batch alone."""
     there = [place(options.folder, case, one) for one in (PRECISIONS if batch == case.batches[-1] else PRECISIONS[:1])]
     there = [path for path in there if path.exists()]
-    words = ["bench", str(options.models_dir / case.name), *map(str, there)]
-    words += [f"--data={maker.part(options.models_dir, case, 'rows.npz')}", f"--batch_size={batch}"]
-    words += [f"--rounds={options.rounds}", f"--max_rounds={options.rounds}"]
+    (data,) = steps.rows(case, options.models_dir, labels=False)
     needs = there[0] if there else place(options.folder, case, PRECISIONS[0])
-    return steps.Step("bench", "", tuple(words), batch=batch, needs=needs, module="benchmarks._bench_alone")
+    return steps.bench([options.models_dir / case.name, *there], data, batch, options.rounds, needs)
 
 
 def _through(case, lane, options, journal, end):

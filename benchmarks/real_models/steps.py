@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from benchmarks.real_models import cases
 from benchmarks.real_models import make as maker
@@ -71,7 +71,7 @@ def _steps(case, models, work, options):
             ),
             makes=target,
         )
-        yield Step("verify", column, ("verify", str(model), str(target), *_rows(case, models)), needs=target)
+        yield Step("verify", column, ("verify", str(model), str(target), *rows(case, models)), needs=target)
         for batch in batches if options.gpu else ():
             yield Step(
                 "regress",
@@ -98,7 +98,7 @@ def _steps(case, models, work, options):
                 "export",
                 str(model),
                 f"--output={work / case.name}.onnx",
-                *_rows(case, models, labels=False),
+                *rows(case, models, labels=False),
                 "--data_rows=8",
                 "--allow_constant_outputs",
                 *case.export,
@@ -106,13 +106,20 @@ def _steps(case, models, work, options):
         )
 
 
-def _rows(case, models, labels=True):
-    rows = [f"--data={maker.part(models, case, 'rows.npz')}"]
+def rows(case: cases.Case, models: pathlib.Path, labels: bool = True) -> list[str]:
+    """The flags of a model's rows, and of their labels where it has some."""
+    flags = [f"--data={maker.part(models, case, 'rows.npz')}"]
     if not labels:
-        return rows
+        return flags
     if case.labels:
-        rows.append(f"--labels={maker.part(models, case, 'labels.npy')}")
-    return rows + ([f"--label_output={case.label_output}"] if case.label_output else [])
+        flags.append(f"--labels={maker.part(models, case, 'labels.npy')}")
+    return flags + ([f"--label_output={case.label_output}"] if case.label_output else [])
+
+
+def bench(models: Iterable[pathlib.Path], data: str, batch: int, rounds: int, needs: pathlib.Path) -> Step:
+    """`tftrt bench` of models in turns in one process, whose rounds have the GPU alone. Args: data: the flag of the rows."""
+    words = ["bench", *map(str, models), data, f"--batch_size={batch}", f"--rounds={rounds}", f"--max_rounds={rounds}"]
+    return Step("bench", "", tuple(words), batch=batch, needs=needs, module="benchmarks._bench_alone")
 
 
 def figures(kind: str, result: dict) -> dict:

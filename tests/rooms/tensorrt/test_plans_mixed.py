@@ -47,14 +47,18 @@ def squares(tmp_path_factory):
 
 def test_the_tensors_in_fp32_are_those_of_the_nodes_that_were_named(squares):
     plain, half = squares
-    found = mixed.wide(half, by_types=True)
+    found = mixed.wide(mixed.read(half), by_types=True)
     wide, computed = found.tensors, found.computed
     ops = {name: node.op_type for node in onnx.load(half).graph.node for name in node.output}
     assert {ops[name] for name in wide} == {"Mul", "Sqrt"} and computed == set(ops)
     assert "Cast" in ops.values() and "MatMul" in ops.values()
     assert not found.exact
-    assert mixed.wide(plain, by_types=True) == mixed.Wide(), "of a file in FP32 TensorRT chooses the precision"
-    assert mixed.wide(half, by_types=False) == mixed.Wide(), "with INT8 float32 is the type of what is rounded, too"
+    assert mixed.wide(mixed.read(plain), by_types=True) == mixed.Wide(), (
+        "of a file in FP32 TensorRT chooses the precision"
+    )
+    assert mixed.wide(mixed.read(half), by_types=False) == mixed.Wide(), (
+        "with INT8 float32 is the type of what is rounded, too"
+    )
 
 
 def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
@@ -63,7 +67,7 @@ def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
         "export", source, f"--output={tmp_path / 'half.onnx'}", "--precision_mode=FP16", "--shapes=x:4x64;t:4x4"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    wide = mixed.wide(str(tmp_path / "half.onnx"), by_types=True).tensors
+    wide = mixed.wide(mixed.read(str(tmp_path / "half.onnx")), by_types=True).tensors
     assert {
         node.name for node in onnx.load(tmp_path / "half.onnx").graph.node for name in node.output if name in wide
     } == {"power", "clamp", "log", "turn"}
@@ -102,10 +106,10 @@ def spectrum(path, *, quantized=False):
 
 
 def test_a_spectrum_whose_logarithm_is_taken_is_held_where_nothing_is_quantized_and_tf32_is_off(tmp_path):
-    found = mixed.wide(spectrum(tmp_path / "plain.onnx"), by_types=True)
+    found = mixed.wide(mixed.read(spectrum(tmp_path / "plain.onnx")), by_types=True)
     assert found.exact and found.tensors == {"re", "im", "re2", "im2", "power", "above", "log"}
     # TensorRT refuses plans of Q/DQ files with held layers.
-    assert mixed.wide(spectrum(tmp_path / "int8.onnx", quantized=True), by_types=False) == mixed.Wide()
+    assert mixed.wide(mixed.read(spectrum(tmp_path / "int8.onnx", quantized=True)), by_types=False) == mixed.Wide()
     done = run_tftrt(
         "export",
         tmp_path / "plain.onnx",
@@ -114,7 +118,7 @@ def test_a_spectrum_whose_logarithm_is_taken_is_held_where_nothing_is_quantized_
         "--shapes=x:4x8",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    half = mixed.wide(str(tmp_path / "half.onnx"), by_types=True)
+    half = mixed.wide(mixed.read(str(tmp_path / "half.onnx")), by_types=True)
     assert half.exact and found.tensors == half.tensors
 
 
@@ -145,7 +149,7 @@ LINEAR, HALF = "Row major linear FP32", "Channel major FP16 format where channel
     ],
 )
 def test_a_spectrum_that_the_plan_hands_on_in_fp16_is_named(tmp_path, layers, said):
-    wide = mixed.wide(spectrum(tmp_path / "plain.onnx"), by_types=True)
+    wide = mixed.wide(mixed.read(spectrum(tmp_path / "plain.onnx")), by_types=True)
     assert wide.inner == {"re", "im", "re2", "im2", "power", "above"}
     assert mixed.narrowed({"Layers": layers}, wide) == said
     assert mixed.narrowed({"text": "no JSON"}, wide) == ()
@@ -160,7 +164,7 @@ def test_weights_in_a_file_of_their_own_are_not_read(tmp_path):
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="weights", size_threshold=0)
     (tmp_path / "weights").unlink()
     # Whether the power is a square is in that file.
-    assert mixed.wide(str(tmp_path / "m.onnx"), by_types=True) == mixed.Wide()
+    assert mixed.wide(mixed.read(str(tmp_path / "m.onnx")), by_types=True) == mixed.Wide()
 
 
 def test_a_file_all_of_whose_nodes_are_in_fp16_holds_none(tmp_path):
@@ -170,7 +174,7 @@ def test_a_file_all_of_whose_nodes_are_in_fp16_holds_none(tmp_path):
         helper.make_node("Cast", ["r"], ["y"], to=TensorProto.FLOAT),
     ]
     path = onnx_files.write(tmp_path / "m.onnx", nodes, *(onnx_files.values((name, "float32", (2,))) for name in "xy"))
-    assert mixed.wide(path, by_types=True) == mixed.Wide()
+    assert mixed.wide(mixed.read(path), by_types=True) == mixed.Wide()
 
 
 class Layer:
@@ -190,7 +194,7 @@ class Layer:
 
 
 def test_the_layers_of_these_nodes_are_constrained_and_no_other(squares):
-    wide = mixed.wide(squares[1], by_types=True).tensors
+    wide = mixed.wide(mixed.read(squares[1]), by_types=True).tensors
     names = {
         node.op_type: node.output[0]
         for node in onnx.load(squares[1]).graph.node
@@ -207,10 +211,10 @@ def test_the_layers_of_these_nodes_are_constrained_and_no_other(squares):
     loop = Layer("RECURRENCE", ("(state)", float32))
     layers = [square, sizes, constant, inner, loop, root, cast, product]
     stand_in = types.SimpleNamespace(num_layers=len(layers), get_layer=layers.__getitem__)
-    assert mixed.hold(trt, stand_in, mixed.wide(squares[1], by_types=True)) == 3
+    assert mixed.hold(trt, stand_in, mixed.wide(mixed.read(squares[1]), by_types=True)) == 3
     assert [one.precision for one in layers] == [float32, None, None, float32, None, float32, None, None]
     assert [one.types for one in (square, root, product, sizes)] == [{0: float32}, {0: float32}, {}, {}]
-    assert mixed.hold(trt, stand_in, mixed.wide(squares[0], by_types=True)) == 0
+    assert mixed.hold(trt, stand_in, mixed.wide(mixed.read(squares[0]), by_types=True)) == 0
 
 
 def test_tensorrt_has_what_is_asked_of_it():
@@ -225,7 +229,7 @@ def test_the_layers_of_a_parsed_file_are_found(squares):
     logger = rtx.Logger(rtx.Logger.ERROR)
     builder = rtx.Builder(logger)
     made, parser = network.parsed(rtx, builder, logger, squares[1], strongly_typed=False)
-    wide = mixed.wide(squares[1], by_types=True)
+    wide = mixed.wide(mixed.read(squares[1]), by_types=True)
     found = {layer.type.name for layer in mixed._layers(made, wide.tensors, wide.computed)} - mixed._LAYERS
     assert found == {"ELEMENTWISE", "UNARY"}
     config, flags = network.configured(rtx, builder, made, [], Settings(), {})

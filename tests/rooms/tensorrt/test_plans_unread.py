@@ -8,7 +8,7 @@ trt = pytest.importorskip("tensorrt")
 from tests import onnx_files  # noqa: E402
 from tests.command_here import run_tftrt  # noqa: E402
 from tftrt_tools.base import errors  # noqa: E402
-from tftrt_tools.tensorrt.plans.job import unread  # noqa: E402
+from tftrt_tools.tensorrt.plans.job import mixed, unread  # noqa: E402
 
 
 def normalized(path, dtype):
@@ -44,11 +44,12 @@ def normalized(path, dtype):
 )
 def test_a_node_that_the_parser_would_read_otherwise_is_named(tmp_path, dtype, version, said):
     path = normalized(tmp_path / "m.onnx", dtype)
+    model = mixed.read(path)
     if not said:
-        unread.check(path, version)
+        unread.check(model, version)
         return
     with pytest.raises(errors.TftrtError, match="would read the file otherwise") as found:
-        unread.check(path, version)
+        unread.check(model, version)
     assert said in found.value.cause and version in found.value.cause and "tftrt export FILE" in found.value.mend
 
 

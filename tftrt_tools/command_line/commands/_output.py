@@ -14,7 +14,7 @@ from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.flops import Flops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sized
 
     from rich.console import Console
     from rich.table import Table
@@ -137,21 +137,33 @@ def prepared(preparation: Preparation) -> list[str]:
 
 
 def _layers(preparation: Preparation) -> Iterator[str]:
-    if preparation.enlarged:
-        counted = terminal.counted(len(preparation.enlarged), "repeat")
-        yield f"{counted} of rows and columns written as a nearest-neighbour resize: TF-TRT sees no channels behind a computed shape"
-    if preparation.repeats:
-        counted = terminal.counted(len(preparation.repeats), "repeat")
-        yield f"{counted} of elements with the known sizes in the shape: TF-TRT sees none behind a computed shape"
-    if preparation.transposed:
-        counted = terminal.counted(len(preparation.transposed), "transposed convolution")
-        yield f"{counted} written as plain ones: TF-TRT takes none with an open batch"
-    if preparation.interleaved:
-        counted = terminal.counted(len(preparation.interleaved), "transposed convolution")
-        yield f"{counted} of open sizes written as plain ones and DepthToSpace: TF-TRT takes none with an open batch"
-    if preparation.upsampled:
-        counted = terminal.counted(len(preparation.upsampled), "bilinear resize")
-        yield f"{counted} of open sizes written as convolutions and DepthToSpace: TF-TRT refuses the op"
+    yield from _counted(
+        (
+            preparation.enlarged,
+            "repeat",
+            "of rows and columns written as a nearest-neighbour resize: TF-TRT sees no channels behind a computed shape",
+        ),
+        (
+            preparation.repeats,
+            "repeat",
+            "of elements with the known sizes in the shape: TF-TRT sees none behind a computed shape",
+        ),
+        (
+            preparation.transposed,
+            "transposed convolution",
+            "written as plain ones: TF-TRT takes none with an open batch",
+        ),
+        (
+            preparation.interleaved,
+            "transposed convolution",
+            "of open sizes written as plain ones and DepthToSpace: TF-TRT takes none with an open batch",
+        ),
+        (
+            preparation.upsampled,
+            "bilinear resize",
+            "of open sizes written as convolutions and DepthToSpace: TF-TRT refuses the op",
+        ),
+    )
     products = [one for one in preparation.resized if one.type != preparation_module.NEAREST]
     if products:
         megabytes = sum(one.added_bytes for one in products) / 1e6
@@ -161,10 +173,12 @@ def _layers(preparation: Preparation) -> Iterator[str]:
     if picking := len(preparation.resized) - len(products):
         counted = terminal.counted(picking, "nearest-neighbour resize")
         yield f"{counted} written as GatherV2: TF-TRT takes it, and its engine would take other pixels"
-    if preparation.indexed:
-        counted = terminal.counted(len(preparation.indexed), "node")
-        yield f"{counted} that mirror or reverse written as GatherV2: TF-TRT knows neither MirrorPad nor ReverseV2"
-    for names, what, why in (
+    yield from _counted(
+        (
+            preparation.indexed,
+            "node",
+            "that mirror or reverse written as GatherV2: TF-TRT knows neither MirrorPad nor ReverseV2",
+        ),
         (preparation.new_axes, "slice", "with a new axis written as ExpandDims: TF-TRT takes none"),
         (preparation.cumulated, "cumulative sum", "written as additions of moved parts: TF-TRT knows no Cumsum"),
         (preparation.gathered, "GatherNd", "written as GatherV2: TF-TRT knows no GatherNd"),
@@ -178,12 +192,19 @@ def _layers(preparation: Preparation) -> Iterator[str]:
             "node",
             "of Select, DivNoNan, NotEqual or Cast written with SelectV2, RealDiv or Equal: TF-TRT refuses the op",
         ),
-    ):
-        if names:
-            yield f"{terminal.counted(len(names), what)} {why}"
-    if preparation.kept_resizes:
-        counted = terminal.counted(len(preparation.kept_resizes), "resize")
-        yield f"{counted} kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels"
+        (
+            preparation.kept_resizes,
+            "resize",
+            "kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels",
+        ),
+    )
+
+
+def _counted(*rows: tuple[Sized, str, str]) -> Iterator[str]:
+    """A line for each row of which there is something. Args: rows: (nodes, what one of them is, what became of them and why)."""
+    for nodes, what, why in rows:
+        if nodes:
+            yield f"{terminal.counted(len(nodes), what)} {why}"
 
 
 def table(title: str | None, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:

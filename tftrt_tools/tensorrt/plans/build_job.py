@@ -47,7 +47,8 @@ def _gpu() -> Gpu:
 
 def job(request: Request) -> Answer:
     """Build. Raises: TftrtError."""
-    unread.check(request.onnx, trt.__version__)
+    model = mixed.read(request.onnx)
+    unread.check(model, trt.__version__)
     here = _gpu()
     settings = request.settings
     log = engines.logger()
@@ -64,7 +65,7 @@ def job(request: Request) -> Answer:
     network, parser = networks.parsed(trt, builder, log, request.onnx, settings.strongly_typed)
     networks.check_inputs(network)
     # With INT8 the types of a file say nothing: what lies between QuantizeLinear nodes is float32, too.
-    wide = mixed.wide(request.onnx, by_types=settings.precision_mode == "FP16")
+    wide = mixed.wide(model, by_types=settings.precision_mode == "FP16")
     free = settings.precision_mode != "FP32" and not differences.typed(trt, settings.strongly_typed)
     held = mixed.hold(trt, network, wide) if free else 0
     if wide.exact:

@@ -205,11 +205,11 @@ def nodes(model: onnx.ModelProto) -> list[Node]:
 
 
 def unread(model: onnx.ModelProto) -> list[tuple[str, str, str]]:
-    """(name, op, what the parser of TensorRT 8 does not read of it) of such nodes, also in graphs within nodes. No weights are read."""
-    inferred = shape_inference.infer_shapes(model)
+    """(name, op, what the parser of TensorRT 8 does not read of it) of such nodes, also in graphs within nodes. No weights are read. Args:
+    model: with the shapes that can be inferred."""
     return [
         (node.name or node.output[0], node.op_type, said)
-        for node, known in _nodes(inferred.graph)
+        for node, known in _nodes(model.graph)
         if (said := _unread(node, known))
     ]
 
@@ -264,7 +264,9 @@ def _unread(node: onnx.NodeProto, known: Mapping[str, Any]) -> str:
         return f"the parser does not read its reduction ({given['reduction'].decode()}), and would overwrite"
     if node.op_type in ("LSTM", "GRU", "RNN") and given.get("layout"):
         return "the parser does not read its layout, and would take the batch for the time"
-    if instance_norm.is_half(node, {one: _value(one, known).dtype for one in node.input}):
+    if node.op_type == instance_norm.OP and instance_norm.is_half(
+        node, {one: _value(one, known).dtype for one in node.input}
+    ):
         return "the parser reads its scales as float32, and they are float16"
     return ""
 

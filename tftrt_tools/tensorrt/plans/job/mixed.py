@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import onnx
     import tensorrt
 
 
@@ -123,18 +124,25 @@ def _layers(
             pending = []
 
 
-def wide(path: str, by_types: bool) -> Wide:
-    """What needs FP32 in an ONNX file: spectra whose logarithm it takes; and, by its types, what it computes in float32 if it computes in
-    float16 as well. Nothing without the package onnx. Graphs within nodes are not looked at."""
+def read(path: str) -> onnx.ModelProto | None:
+    """An ONNX file without weights that lie beside it, with the shapes that can be inferred; None without the package onnx."""
     try:
         import onnx
-        from onnx import TensorProto, shape_inference
-
-        from tftrt_tools.tensorrt.exporting.job import graph_facts, spectra
     except ImportError:
+        return None
+    return onnx.shape_inference.infer_shapes(onnx.load(path, load_external_data=False))
+
+
+def wide(model: onnx.ModelProto | None, by_types: bool) -> Wide:
+    """What needs FP32 in an ONNX file: spectra whose logarithm it takes; and, by its types, what it computes in float32 if it computes in
+    float16 as well. Graphs within nodes are not looked at. Args: model: of `read`; nothing is known without it."""
+    if model is None:
         return Wide()
-    model = onnx.load(path, load_external_data=False)
-    graph = shape_inference.infer_shapes(model).graph
+    from onnx import TensorProto
+
+    from tftrt_tools.tensorrt.exporting.job import graph_facts, spectra
+
+    graph = model.graph
     types = {one.name: one.type.tensor_type.elem_type for one in (*graph.value_info, *graph.output)}
     computed = frozenset(name for node in graph.node for name in node.output)
     own = [name for node in graph.node if node.op_type not in _TYPELESS for name in node.output]

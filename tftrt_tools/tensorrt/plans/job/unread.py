@@ -3,27 +3,27 @@ mends such nodes, or names them."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tftrt_tools.base import errors
+
+if TYPE_CHECKING:
+    import onnx
 
 # Of this release it is known what the parser does not read (`exporting.job.model_file`).
 _MAJOR = "8"
 
 
-def check(path: str, version: str) -> None:
-    """Raise TftrtError where the plan would answer otherwise than the file. Nothing is known without the package onnx.
+def check(model: onnx.ModelProto | None, version: str) -> None:
+    """Raise TftrtError where the plan would answer otherwise than the file.
 
-    Args: path: the ONNX file. version: of TensorRT.
+    Args: model: as of mixed.read; nothing is known without it. version: of TensorRT.
     """
-    try:
-        import onnx
+    if model is None or version.partition(".")[0] != _MAJOR:
+        return
+    from tftrt_tools.tensorrt.exporting import parser
+    from tftrt_tools.tensorrt.exporting.job import model_file
 
-        from tftrt_tools.tensorrt.exporting import parser
-        from tftrt_tools.tensorrt.exporting.job import model_file
-    except ImportError:
-        return
-    if version.partition(".")[0] != _MAJOR:
-        return
-    model = onnx.load(path, load_external_data=False)
     found = parser.grouped([(f"{op}: {reason}", name) for name, op, reason in model_file.unread(model)])
     if found:
         raise errors.TftrtError(

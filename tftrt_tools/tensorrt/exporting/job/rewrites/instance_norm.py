@@ -16,6 +16,7 @@ from onnx import TensorProto
 from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, attributes
 from tftrt_tools.tensorrt.exporting.job.rewrites import editing
 
+OP = "InstanceNormalization"
 _HALF = "float16"
 
 
@@ -23,6 +24,8 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
     """Write those whose scales are constants in place. Returns: how many."""
     facts, written = Facts(model), []
     for node in model.graph.node:
+        if node.op_type != OP:
+            continue
         constants = {one: facts.constant(one) for one in node.input[1:3]}
         known = {name: value for name, value in constants.items() if value is not None}
         if len(known) == len(constants) and is_half(node, {name: str(value.dtype) for name, value in known.items()}):
@@ -32,7 +35,7 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
                 writer.constant(name, known[one].astype(np.float32))
                 for name, one in zip(("scale", "shift"), node.input[1:3], strict=True)
             ]
-            normal = writer.node("InstanceNormalization", [x, *ends], "normal", named=True, **attributes(node))
+            normal = writer.node(OP, [x, *ends], "normal", named=True, **attributes(node))
             writer.node("Cast", [normal], "as_float16", last=True, named=False, to=TensorProto.FLOAT16)
             written.append((node, writer))
     editing.replace(model, written)
@@ -40,5 +43,5 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
 
 
 def is_half(node: onnx.NodeProto, dtypes: Mapping[str, str]) -> bool:
-    """Whether it is an InstanceNormalization whose scales are float16. Args: dtypes: of its inputs, as far as they are known."""
-    return node.op_type == "InstanceNormalization" and _HALF in (dtypes.get(one) for one in node.input[1:3])
+    """Whether a node of OP has scales in float16. Args: dtypes: of its inputs, as far as they are known."""
+    return _HALF in (dtypes.get(one) for one in node.input[1:3])
