@@ -4,6 +4,7 @@ Run it once for each stack, with that stack's Python, and each on a GPU of its o
 
   --make      `convert` in FP16 for two batch sizes and in INT8 for the larger one, several at once, and `verify` of each
   --measure   `bench` of native TensorFlow, FP16 and INT8 at the larger batch size, and of the first two at the smaller one
+  --larger    both for the larger batch size alone, in about half the time
   --compare   the table of two folders
 
 A run that was cut goes on. FOLDER/results.jsonl has a line for each step. benchmarks/stacks_on_gpu.sh does all of it.
@@ -71,6 +72,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     phases.add_argument("--make", action="store_true")
     phases.add_argument("--measure", action="store_true")
     phases.add_argument("--compare", type=folder, nargs=2, metavar="FOLDER")
+    parser.add_argument("--larger", action="store_true", help="for the larger batch size alone")
     parser.add_argument("--folder", type=folder, default=_models.ROOT / "build/stack", help="results and models")
     parser.add_argument(
         "--models_dir",
@@ -102,8 +104,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def _lanes(case, options):
     """[(case, its steps one after the other)] of one model; what says most first."""
     if options.measure:
-        return [(case, [_bench(case, options, batch)]) for batch in reversed(case.batches)]
+        return [(case, [_bench(case, options, batch)]) for batch in _batches(case, options)[::-1]]
     return [(case, list(_build(case, options, precision))) for precision in PRECISIONS]
+
+
+def _batches(case, options):
+    return case.batches[-1:] if options.larger else case.batches
 
 
 def place(folder: pathlib.Path, case: cases.Case, precision: str) -> pathlib.Path:
@@ -113,7 +119,7 @@ def place(folder: pathlib.Path, case: cases.Case, precision: str) -> pathlib.Pat
 
 def _build(case, options, precision):
     model, target = options.models_dir / case.name, place(options.folder, case, precision)
-    wanted = [f"--shapes={case.shape(*(case.batches if precision == 'FP16' else case.batches[-1:]))}"]
+    wanted = [f"--shapes={case.shape(*(_batches(case, options) if precision == 'FP16' else case.batches[-1:]))}"]
     if precision == "INT8":
         wanted.append(f"--calibration_data={maker.part(options.models_dir, case, 'calibration.npz')}")
     words = ["convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}"]

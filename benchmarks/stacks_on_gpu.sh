@@ -9,7 +9,7 @@
 #   make     ten real models in FP16 and INT8, JOBS at once (by default 8) under NVIDIA's MPS, and `verify` of each
 #   measure  time them beside native TensorFlow, alone on the GPU
 #   table    the table of both
-# GPUS: the GPU of each stack, by default 0,1; with 0,0 both take one: builds share it, and what is timed has it alone.
+# LARGER=--larger: make and measure take the larger batch size alone. GPUS: the GPU of each stack, by default 0,1; with 0,0 both take one: builds share it, and what is timed has it alone.
 # FIRST, SECOND: the Python of each stack, such as .venv/bin/python and .venv-2.17/bin/python. MODELS_DIR: what `python -m benchmarks.real_models --make`
 # wrote. OUTPUT/first and OUTPUT/second have the results.
 set -uo pipefail
@@ -40,7 +40,7 @@ alone() {
     --overwrite --precision_mode=FP16 --shapes=image:8x224x224x3 --layers --log_file="$2/alone.log" --json="$2/alone.json" > "$2/alone.txt" 2>&1
   echo "$2: ended with $? after $((SECONDS - start)) s"
 }
-stacks() { "$1" -m benchmarks.stacks "$3" --folder="$2" --models_dir="$models_dir" --jobs="$jobs" --budget="$((seconds - 25))" "${@:4}"; }
+stacks() { "$1" -m benchmarks.stacks "$3" --folder="$2" --models_dir="$models_dir" --jobs="$jobs" --budget="$((seconds - 25))" ${LARGER:-} "${@:4}"; }
 
 case $step in
   alone) both alone ;;

@@ -200,6 +200,28 @@ def test_a_transposed_convolution_of_volumes_runs_in_an_engine(precision, tmp_pa
     checked("transposed volumes", source, tmp_path, precision, shapes, "--freeze=training:false")
 
 
+@pytest.mark.parametrize("precision", ["FP32", "FP16"])
+def test_paddings_reversals_and_repeats_run_in_an_engine(precision, tmp_path):
+    filters = np.random.default_rng(0).normal(scale=0.2, size=(3, 3, 4, 8)).astype("f4")
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, 12, 10, 4), name="x")])
+    def serve(x):
+        y = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "SAME"))
+        row = tf.reduce_mean(y, 1)
+        made = {
+            # As Keras 3 writes UpSampling2D.
+            "repeated": tf.repeat(tf.repeat(y, 2, axis=1), 3, axis=2),
+            "reflected": tf.pad(y, [[0, 0], [2, 1], [0, 3], [0, 0]], "REFLECT"),
+            "symmetric": tf.pad(y, [[0, 0], [1, 2], [2, 0], [0, 0]], "SYMMETRIC"),
+            "reversed": tf.reverse(y, [1, 2]),
+            "padded_row": tf.pad(row, [[0, 0], [2, 3], [0, 0]]),
+            "padded_channels": tf.pad(tf.reduce_mean(row, 1), [[0, 0], [1, 2]]),
+        }
+        return {name: tf.nn.relu(one) + 0.5 for name, one in made.items()}
+
+    checked("paddings", save(serve, tmp_path / "in"), tmp_path, precision, "x:1x12x10x4,4x12x10x4")
+
+
 def test_ops_that_tftrt_refuses_run_in_an_engine_as_others(tmp_path):
     weights = np.random.default_rng(0).normal(size=(6, 4)).astype("f4")
 

@@ -74,6 +74,19 @@ def test_what_is_measured_first_is_the_larger_batch_of_every_model(tmp_path):
     assert [sum("-INT8" in word for word in step.command) for _, (step,) in lanes] == [1, 0, 0, 0]
 
 
+def test_the_larger_batch_alone_is_made_and_measured(tmp_path):
+    (tmp_path / "fer").mkdir()
+    words = ["fer", "--larger", f"--models_dir={tmp_path}", f"--folder={tmp_path / 'out'}"]
+    both, larger = (
+        [step for _, lane in stacks._lanes(options.models[0], options) for step in lane]
+        for options in (stacks.parse(["--make", *words[:1], *words[2:]]), stacks.parse(["--make", *words]))
+    )
+    assert any("input_1:1x64x64x1,32x64x64x1" in word for word in both[0].command)
+    assert all("--shapes=input_1:32x64x64x1" in step.command for step in larger if step.makes)
+    options = stacks.parse(["--measure", *words])
+    assert [step.batch for _, (step,) in stacks._lanes(options.models[0], options)] == [32]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
