@@ -45,11 +45,13 @@ stacks() { "$1" -m benchmarks.stacks "$3" --folder="$2" --models_dir="$models_di
 case $step in
   alone) both alone ;;
   make)
-    # A folder of a short name, for it holds a socket.
-    mps=$(mktemp -d)
-    export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps TFTRT_BUILD_TURNS=0
-    nvidia-cuda-mps-control -d || { echo "no MPS here: this will take long" >&2; unset CUDA_MPS_PIPE_DIRECTORY; }
-    trap 'echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || true; rm -rf "$mps"' EXIT
+    export TFTRT_BUILD_TURNS=0
+    if [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ]; then  # MPS of the caller is taken where there is one
+      mps=$(mktemp -d)  # a folder of a short name, for it holds a socket
+      export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps
+      nvidia-cuda-mps-control -d || { echo "no MPS here: this will take long" >&2; unset CUDA_MPS_PIPE_DIRECTORY; }
+      trap 'echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || true; rm -rf "$mps"' EXIT
+    fi
     both stacks --make "$@" ;;
   measure) both stacks --measure "$@" ;;
   table) "$first" -m benchmarks.stacks --compare "$output/first" "$output/second" ;;

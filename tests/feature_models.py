@@ -3,7 +3,14 @@ cropped sequences, side outputs that are resized, upsampling of open sizes."""
 
 import tensorflow as tf
 
+from tests import stacks
+
 layers = tf.keras.layers
+
+
+def _computed(function, shape):
+    """A layer that computes a function of TensorFlow, which takes no tensors of Keras 3. Args: shape: of a row that it gives."""
+    return layers.Lambda(function, output_shape=shape)
 
 
 def _dilated_bytes():
@@ -24,24 +31,27 @@ def _tagger():
 def _masked_tagger():
     inputs = tf.keras.Input((None,), dtype="int32", name="ids")
     x = layers.Bidirectional(layers.LSTM(8, return_sequences=True))(layers.Embedding(50, 6, mask_zero=True)(inputs))
-    return inputs, layers.TimeDistributed(layers.Dense(3))(x)
+    return inputs, layers.Dense(3)(x)
 
 
 def _turned():
     """Sequences whose lengths follow from the zeros behind them, in the opposite order: a backward layer of TF1."""
     inputs = tf.keras.Input((None, 6), name="x")
 
-    def turned(x):
+    def turned(ends):
+        x, inputs = ends
         lengths = tf.reduce_sum(tf.cast(tf.reduce_any(inputs > 0.5, -1), tf.int32), -1)
         return tf.reverse_sequence(x, lengths, seq_axis=1, batch_axis=0)
 
-    back = turned(layers.LSTM(8, return_sequences=True)(turned(inputs)))
-    return inputs, layers.Dense(3, activation="softmax")(tf.concat([back, inputs], -1))
+    x = _computed(turned, (None, 6))([inputs, inputs])
+    back = _computed(turned, (None, 8))([layers.LSTM(8, return_sequences=True)(x), inputs])
+    return inputs, layers.Dense(3, activation="softmax")(layers.Concatenate()([back, inputs]))
 
 
 def _language():
     inputs = tf.keras.Input((16,), name="codes")
-    x = layers.LSTM(8, return_sequences=True)(tf.one_hot(tf.cast(inputs, tf.int32), 64))
+    x = _computed(lambda codes: tf.one_hot(tf.cast(codes, tf.int32), 64), (16, 64))(inputs)
+    x = layers.LSTM(8, return_sequences=True)(x)
     return inputs, layers.Dense(4, activation="softmax")(layers.LSTM(8)(x))
 
 
@@ -59,16 +69,17 @@ def _edges():
     sides = []
     for channels in (4, 8, 8):
         x = layers.Conv2D(channels, 3, padding="same", activation="relu")(x)
-        sides.append(tf.image.resize(layers.Conv2D(1, 1)(x), (32, 48)))
+        side = layers.Conv2D(1, 1)(x)
+        sides.append(_computed(lambda side: tf.image.resize(side, (32, 48)), (32, 48, 1))(side))
         x = layers.MaxPool2D(2)(x)
-    return inputs, tf.sigmoid(layers.Conv2D(1, 1)(tf.concat(sides, -1)))
+    return inputs, layers.Conv2D(1, 1, activation="sigmoid")(layers.Concatenate()(sides))
 
 
 def _enlarged():
     x = inputs = tf.keras.Input((None, None, 3), name="x")
     x = skip = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
     x = layers.Conv2D(8, 3, 2, padding="same", activation="relu")(x)
-    return inputs, layers.Conv2D(2, 1)(tf.concat([layers.UpSampling2D()(x), skip], -1))
+    return inputs, layers.Conv2D(2, 1)(layers.Concatenate()([layers.UpSampling2D()(x), skip]))
 
 
 # {what: (the model's ends, --shapes)}.
@@ -90,4 +101,4 @@ def save(kind, path):
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(1)
     tf.saved_model.save(tf.keras.Model(*ends()), str(path))
-    return shapes
+    return f"{stacks.SAVED_INPUT}:{shapes.partition(':')[2]}" if stacks.SAVED_INPUT else shapes

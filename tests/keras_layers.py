@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from saved_models import keras_versions
-from tests import zoo
+from tests import stacks, zoo
 
 _layers = tf.keras.layers
 
@@ -154,6 +154,9 @@ BUILDERS = {
 }
 
 
+INPUT = stacks.SAVED_INPUT or "x"
+
+
 def build(name, folder):
     """Write a SavedModel, always the same. Returns: folder."""
     tf.keras.utils.set_random_seed(0)
@@ -169,4 +172,4 @@ def built_once(name, tmp_path_factory):
 
 def inputs(name, rows):
     """{input: float32 array of `rows` rows}."""
-    return {"x": np.random.default_rng(0).normal(size=(rows, *_SHAPES[name])).astype("f4")}
+    return {INPUT: np.random.default_rng(0).normal(size=(rows, *_SHAPES[name])).astype("f4")}

@@ -167,7 +167,7 @@ def test_an_engine_that_no_gpu_builds_is_named_with_the_reason_and_its_mend_buil
     flags = (
         f"--input_saved_model_dir={source}",
         f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--shapes=x:4x24x16",
+        f"--shapes={keras_layers.INPUT}:4x24x16",
         "--noengine_cache",
     )
     done = run_tftrt("convert", *flags, timeout=550)

@@ -5,6 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
+from tests import stacks
 from tests.conftest import run_tftrt
 from tests.gpu.test_gpu_plans import build
 from tests.gpu_commands import convert, engines_of, report, verify
@@ -90,6 +91,7 @@ def test_rows_chosen_by_a_vector_stay_in_tensorflow_and_the_rest_runs_in_engines
     assert engines_of(said)
 
 
+@stacks.needs_keras_2  # its cells
 def test_sequence_lengths_of_tensorflow_1_run_beside_engines(tmp_path):
     v1.disable_control_flow_v2()
     try:

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests import feature_models
+from tests import feature_models, stacks
 from tests.conftest import run_tftrt
 from tests.gpu_commands import report
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380), stacks.needs_bindings]
 
 
 @pytest.mark.parametrize("kind", feature_models.FEATURES)

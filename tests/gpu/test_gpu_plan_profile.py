@@ -5,13 +5,14 @@ import json
 
 import pytest
 
+from tests import stacks
 from tests.conftest import run_tftrt
 from tests.gpu.test_gpu_plans import build
 from tests.gpu_commands import NO_GPU, report
 from tftrt_tools.studies.profiling import comparison, profile, stored
 from tftrt_tools.studies.profiling.call_records import GROUPS
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380), stacks.needs_bindings]
 SHAPES = "image:1x8x8x1|image:min=2x8x8x1,opt=64x8x8x1,max=256x8x8x1"
 # One of each profile, and one that no profile was tuned for.
 CALLED = "--shapes=image:1x8x8x1,64x8x8x1,256x8x8x1"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests import onnx_files, onnx_sources
+from tests import onnx_files, onnx_sources, stacks
 from tests.conftest import run_tftrt
 from tests.gpu.test_gpu_plans import build
 from tests.gpu_commands import report, verify
 
 tf = pytest.importorskip("tensorflow")
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380), stacks.needs_bindings]
 LENGTH, WIDTH = 64, 128
 
 

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from tests import onnx_files
+from tests import onnx_files, stacks
 from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
 from tests.gpu_commands import report, verify
@@ -16,7 +16,7 @@ from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.kinds.plan import kind as plan_kind
 from tftrt_tools.models.savedmodel import passport
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380), stacks.needs_bindings]
 SHAPES = "--shapes=image:1x8x8x1|image:min=2x8x8x1,opt=8x8x8x1,max=32x8x8x1"
 GRAPH = {"TFTRT_PLAN_CUDA_GRAPH": "1"}
 

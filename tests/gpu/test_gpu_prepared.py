@@ -163,7 +163,7 @@ def checked(test, source, folder, precision, shapes, *flags):
         precision=precision,
         engines=len(engines_of(said)),
         coverage=said["signatures"][0]["coverage"],
-        snr_db=result and min(one["snr_db"] for one in result["comparisons"]),
+        snr_db=result and min(float(one["snr_db"]) for one in result["comparisons"]),
         passed=code == 0,
     )
     assert code == 0, error or result["problems"]

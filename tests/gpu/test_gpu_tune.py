@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from tests import stacks
 from tests.conftest import ROOT, run_tftrt
 from tests.gpu_commands import report, verify
 from tftrt_tools.models.savedmodel import passport
@@ -267,6 +268,7 @@ def test_a_goal_of_a_metric_of_your_own_and_shapes_that_no_engine_serves_are_tol
     assert done.returncode == 2 and "--batch_size=7 is not among --shapes" in done.stderr
 
 
+@stacks.needs_bindings
 def test_plans_are_tried_beside_conversions_and_the_winner_is_written_as_what_it_is(zoo_model, images, tmp_path):
     model, target = zoo_model("digits_cnn"), tmp_path / "winner"
     flags = (
@@ -302,6 +304,7 @@ def test_plans_are_tried_beside_conversions_and_the_winner_is_written_as_what_it
     assert [one["latencies"] for one in again["trials"]] == [one["latencies"] for one in trials]
 
 
+@stacks.needs_bindings
 def test_plans_alone_are_tuned_and_their_recipe_makes_the_winner_again(zoo_model, images, tmp_path):
     model = zoo_model("digits_cnn")
     said, done = tune(
@@ -332,6 +335,7 @@ def test_plans_alone_are_tuned_and_their_recipe_makes_the_winner_again(zoo_model
     )
 
 
+@stacks.needs_bindings
 def test_a_plan_that_misses_the_goal_keeps_nodes_in_fp32(zoo_model, images, tmp_path):
     said, _ = tune(
         zoo_model("digits_cnn"),
@@ -354,6 +358,7 @@ def test_a_plan_that_misses_the_goal_keeps_nodes_in_fp32(zoo_model, images, tmp_
     assert any("--fp32_nodes=" in one for one in said["recipe"]) == (said["best"] == 3)
 
 
+@stacks.needs_bindings
 def test_what_the_server_does_not_run_is_compared_in_one_table_with_and_without_graphs(zoo_model, images, tmp_path):
     said, done = tune(
         zoo_model("digits_cnn"),
@@ -382,6 +387,7 @@ def test_what_the_server_does_not_run_is_compared_in_one_table_with_and_without_
     assert float(plain["snr_db"]) > 40
 
 
+@stacks.needs_bindings
 def test_int8_where_tensorrt_chooses_it_is_one_more_candidate(zoo_model, images, tmp_path):
     said, _ = tune(
         zoo_model("digits_cnn"),

@@ -66,6 +66,13 @@ def test_each_form_is_found_as_its_own_message():
     assert wrong == []
 
 
+@pytest.mark.parametrize("where", ["building engine", "engine deserialization", "IExecutionContext creation"])
+def test_how_much_memory_tensorrt_holds_is_no_error(where):
+    """TensorRT's information of a build that went well."""
+    line = f"[MemUsageChange] TensorRT-managed allocation in {where}: CPU +0, GPU +5, now: CPU 0, GPU 5 (MiB)"
+    assert index.find(line, "I") == [] == index.find(line, "E")
+
+
 def test_names_and_forms_are_there_once():
     assert max(collections.Counter(message.name for message in MESSAGES).values()) == 1
     assert max(collections.Counter(form.text for _, form in FORMS).values()) == 1

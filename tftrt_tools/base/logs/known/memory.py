@@ -55,7 +55,6 @@ OOM_TENSORRT = known(
     "OutOfMemory Error in {place}",
     "Requested amount of GPU memory ({number} bytes) could not be allocated",
     "GPU memory allocation failed during initialization of layer",
-    "TensorRT-managed allocation in engine deserialization",
     meaning="TensorRT had no GPU memory for what it did.",
     mend=_LESS,
 )
