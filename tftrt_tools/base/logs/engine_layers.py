@@ -6,6 +6,7 @@ tests/data/engine_layers.log.gz). The engine itself keeps only the names.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from typing import Literal
@@ -42,6 +43,8 @@ _PASSIVE = (
 )
 _PART_OF_A_NODE = re.compile(r"-(?:conv|sum|activation|pooling|shuffle|FULLY_CONNECTED-shuffle_\d+)$")
 _LONGEST_SHOWN = 100
+# From the end.
+_PACKED_AXIS = 3
 # What TensorRT puts behind the name of a layer, or of a node of Myelin's, where it means its weights.
 _WEIGHTS = re.compile(r"(?:\.\w+|_[A-Z_]+(?:\[\w+\])?_constant)$")
 
@@ -117,6 +120,32 @@ def computes(row: Row, prefix: str) -> Layer | None:
         profile=row.profile,
         multiplies=bool(_MULTIPLIES.search(row.name)),
     )
+
+
+def misread(layers: Sequence[Row]) -> tuple[str, ...]:
+    """Reshapes of packed channels for which TensorRT moves nothing, although the packed numbers lie in another order.
+
+    A packed format lays the numbers of one axis side by side: the third from the end. So (8, 8, 48, 48) has its channels packed, and after
+    a reshape to (8, 4, 4608) its rows. TensorRT 8.5.3 gave such a reshape no work in the FP16 plan of a group normalization, with as many
+    rows as channels, and the answers were other numbers (9.9 dB, seen on an H200, 2026-11-28; without the packed format 66.8 dB).
+
+    Returns: the names, each once.
+    """
+    found = [
+        row.name
+        for row in layers
+        if row.kind == "NoOp"
+        and len(row.inputs) == len(row.outputs) == 1
+        and row.inputs[0].packed > 1 < row.outputs[0].packed
+        and _around_the_packed(row.inputs[0].sizes) != _around_the_packed(row.outputs[0].sizes)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _around_the_packed(sizes: Sequence[int]) -> tuple[int, int, int]:
+    """Numbers in front of the packed axis, on it, and behind it. Tensors of fewer than three axes have ones in front."""
+    full = (1,) * (_PACKED_AXIS - len(sizes)) + tuple(sizes)
+    return math.prod(full[:-_PACKED_AXIS]), full[-_PACKED_AXIS], math.prod(full[-_PACKED_AXIS + 1 :])
 
 
 def shown(name: str) -> str:

@@ -22,7 +22,7 @@ from tftrt_tools.models.execution.job import device, gpu
 from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.job import engine as engines
 from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Machine, Request, Seconds
-from tftrt_tools.tensorrt.plans.job import cached, mixed, unread
+from tftrt_tools.tensorrt.plans.job import cached, misread, mixed, unread
 from tftrt_tools.tensorrt.plans.job import network as networks
 from tftrt_tools.tensorrt.plans.settings import Settings
 from tftrt_tools.tftrt.conversion.job import watched
@@ -105,6 +105,7 @@ def job(request: Request) -> Answer:
         ranged=ranged,
         held=held,
         narrowed=mixed.narrowed(layers, wide) if held else (),
+        misread=misread.reshapes(layers),
         seconds=Seconds(parse=parsed - start, build=made.seconds),
         cached=made.cached,
         known_timings=work.known,
@@ -135,6 +136,13 @@ class _Work:
 
     def build(self) -> float:
         """Write the plan, and the times of kernels. Returns: seconds. Raises: TftrtError."""
+        return misread.built(
+            self._once,
+            lambda: _layers(self.load()),
+            lambda names: misread.hold(trt, self._network, self._config, names),
+        )
+
+    def _once(self) -> float:
         log = engines.logger()
         with turns.turn(gpu.identity(), progress.say), self._timing_cache():
             begun = time.monotonic()

@@ -78,6 +78,8 @@ class Answer(records.Record):
     held: int
     # Tensors of a spectrum that the plan hands on in FP16 nevertheless.
     narrowed: tuple[str, ...] = ()
+    # Reshapes that TensorRT reads otherwise than they are.
+    misread: tuple[str, ...] = ()
     # Where the plan came from the cache, `build` is of another process.
     seconds: Seconds
     cached: bool

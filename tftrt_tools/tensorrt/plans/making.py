@@ -95,6 +95,7 @@ def made(stage: pathlib.Path, task: Task) -> Built:
         ranged=answer.ranged,
         held=answer.held,
         narrowed=answer.narrowed,
+        misread=answer.misread,
         cache_problem=answer.cache_problem,
     )
     passport.write(stage, passport.MANIFEST, done.to_dict())

@@ -52,6 +52,8 @@ class Built(passport.Stamped, results.Result):
     held: int = 0
     # Tensors of such a spectrum that TensorRT hands on in FP16 nevertheless.
     narrowed: tuple[str, ...] = ()
+    # Reshapes that TensorRT reads otherwise than they are, although the plan was built again with them in FP32.
+    misread: tuple[str, ...] = ()
     # What to know, a line each.
     notes: tuple[str, ...] = ()
     # Why the engine cache did not work, or "".
@@ -89,6 +91,11 @@ class Built(passport.Stamped, results.Result):
                 "frequencies: `tftrt verify` says what it costs; a file in FP32 and --precision_mode=FP32 keep them"
             ]
             * bool(self.narrowed),
+            *[
+                "warning: the answers are likely wrong (`tftrt verify` tells): TensorRT reads packed channels as rows at "
+                f"{', '.join(self.misread)}; build for another largest batch in --shapes, or with --precision_mode=FP32"
+            ]
+            * bool(self.misread),
             *(
                 f"plugins: {one.file} ({', '.join(one.creators) or 'none that TensorRT did not have'})"
                 for one in plan.plugins

@@ -77,16 +77,19 @@ def hold(trt: ModuleType, network: tensorrt.INetworkDefinition, wide: Wide) -> i
     """
     if not wide.tensors:
         return 0
+    return sum(constrain(trt, layer) for layer in _layers(network, wide.tensors, wide.computed))
+
+
+def constrain(trt: ModuleType, layer: tensorrt.ILayer) -> bool:
+    """Let a layer compute and give FP32. Returns: False for one that has no such choice."""
     floats = (trt.DataType.FLOAT, trt.DataType.HALF)
-    count = 0
-    for layer in _layers(network, wide.tensors, wide.computed):
-        numbers = [number for number in range(layer.num_outputs) if layer.get_output(number).dtype in floats]
-        if numbers and layer.type.name not in _LAYERS:
-            layer.precision = trt.DataType.FLOAT
-            for number in numbers:
-                layer.set_output_type(number, trt.DataType.FLOAT)
-            count += 1
-    return count
+    numbers = [number for number in range(layer.num_outputs) if layer.get_output(number).dtype in floats]
+    if not numbers or layer.type.name in _LAYERS:
+        return False
+    layer.precision = trt.DataType.FLOAT
+    for number in numbers:
+        layer.set_output_type(number, trt.DataType.FLOAT)
+    return True
 
 
 def narrowed(information: Mapping[str, object], wide: Wide) -> tuple[str, ...]:
