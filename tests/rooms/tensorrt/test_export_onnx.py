@@ -118,6 +118,25 @@ def test_ops_that_the_opset_has_not_are_written_out(tftrt, tmp_path):
     assert not {"Gelu", "Mish", "GroupNormalization", "CastLike"} & set(seen.ops) and made["verification"]["passed"]
 
 
+@pytest.mark.parametrize(("size", "parts"), [(7, 2), (8, 3), (6, 3)])
+def test_parts_of_other_sizes_keep_them_in_an_older_opset(size, parts, tmp_path):
+    nodes = [helper.make_node("Split", ["x"], [f"y{one}" for one in range(parts)], axis=-1, num_outputs=parts)]
+    source = onnx_files.write(
+        tmp_path / "given.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("b", size))),
+        [helper.make_tensor_value_info(f"y{one}", TensorProto.FLOAT, None) for one in range(parts)],
+        opset=18,
+    )
+    made, _ = lowering.lowered(onnx.shape_inference.infer_shapes(onnx.load(source)), 16, "opset 18")
+    onnx.checker.check_model(made, full_check=True)
+    feed = {"x": RNG.random((2, size), np.float32)}
+    for one, other in zip(
+        answers(source, feed), onnxruntime.InferenceSession(made.SerializeToString()).run(None, feed), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_an_op_that_cannot_be_said_in_the_opset_is_named(tftrt, tmp_path):
     nodes = [helper.make_node("BitwiseNot", ["x"], ["y"], name="bits")]
     source = onnx_files.write(

@@ -96,7 +96,7 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
         yield "how many sequences there are (the batch) has to be known, and is open"
     if target.narrow and node.half_pixels:
         yield "to the nearest pixel by half pixels it is taken with the rounding round_prefer_floor alone"
-    if target.narrow and node.unread:
+    if node.unread and (target.narrow or node.unread_newer):
         yield node.unread
     if node.op == "MaxPool" and len(node.outputs) > 1:
         yield "the places of the largest (Indices) are not given"
