@@ -191,6 +191,40 @@ def test_ops_of_onnx_runtime_are_carried_into_another_opset(tftrt, tmp_path):
     assert file.overview(str(tmp_path / "m.onnx")).opsets == {"ai.onnx": 18, "com.microsoft": 1}
 
 
+def test_constants_that_are_numbers_or_lists_are_known(tftrt, tmp_path):
+    nodes = [
+        helper.make_node("Constant", [], ["two"], value_float=2.0),
+        helper.make_node("Constant", [], ["most"], value_ints=[3]),
+        helper.make_node("Constant", [], ["least"], value_floats=[1e-7]),
+        helper.make_node("Pow", ["x", "two"], ["s"]),
+        helper.make_node("TopK", ["s", "most"], ["t", "places"]),
+        helper.make_node("Add", ["t", "least"], ["a"], name="bound"),
+        helper.make_node("Reciprocal", ["a"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"], name="relu"),
+        helper.make_node("Relu", ["x"], ["z"], name="other"),
+    ]
+    source = onnx_files.write(
+        tmp_path / "given.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("b", 8))),
+        onnx_files.values(("y", "float32", ("b", 3)), ("z", "float32", ("b", 8))),
+    )
+    _, made = exported(tftrt, tmp_path, source, "--precision_mode=FP16", "--rewrite=none")
+    reasons = {one["name"]: one["reason"] for one in made["precision"]["nodes"]}
+    assert reasons["bound"].startswith("its constant least holds nothing above 1e-07") and not reasons["other"]
+
+
+def test_a_number_beyond_int32_is_found_wherever_it_stands(tftrt, tmp_path):
+    nodes = [
+        helper.make_node("Constant", [], ["more"], value_int=2**40),
+        helper.make_node("Add", ["x", "more"], ["y"], name="sum"),
+    ]
+    ends = (onnx_files.values((name, "int64", ("b", 4))) for name in "xy")
+    source = onnx_files.write(tmp_path / "given.onnx", nodes, *ends)
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--rewrite=none")
+    assert done.returncode == 3 and "the constant 1099511627776 does not fit into INT32" in done.stdout
+
+
 def test_constants_that_are_inputs_functions_and_stale_shapes_are_mended(tmp_path):
     own = helper.make_function(
         "own", "twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 16)]

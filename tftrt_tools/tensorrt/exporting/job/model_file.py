@@ -15,7 +15,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tensorrt.exporting.job import misread, ranks
-from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints, inner_graphs
+from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints, inner_graphs, write_values
 from tftrt_tools.tensorrt.exporting.onnx_graph import INPUT, OUTPUT, Node, Value
 
 # The first dimension of inputs.
@@ -81,6 +81,7 @@ def inferred(
             if dim.WhichOneof("value") is None and (name := (said or {}).get((value.name, axis))):
                 dim.dim_param = name
     ranks.tell_apart(model.graph.input, calls)
+    write_values(model.graph)
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     except shape_inference.InferenceError as error:
