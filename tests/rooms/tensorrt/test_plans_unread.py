@@ -8,7 +8,7 @@ trt = pytest.importorskip("tensorrt")
 from tests import onnx_files  # noqa: E402
 from tests.command_here import run_tftrt  # noqa: E402
 from tftrt_tools.base import errors  # noqa: E402
-from tftrt_tools.tensorrt.plans.job import mixed, unread  # noqa: E402
+from tftrt_tools.tensorrt.plans.job import mixed, unread, valid  # noqa: E402
 
 
 def normalized(path, dtype):
@@ -164,3 +164,30 @@ def test_convert_says_so_before_it_looks_for_a_gpu(tmp_path):
         f"TensorRT {trt.__version__} would read the file otherwise than it is: ScatterND: the parser does not read its reduction (add)"
         in (done.stdout + done.stderr)
     )
+
+
+BROKEN = {
+    "a Shape of nothing": ("Shape", [], ["y"], {}),
+    "a mean of nothing": ("ReduceMean", [], ["y"], {}),
+    "a loop of nothing": ("Loop", [], ["y"], {}),
+    "nothing that is given": ("Relu", ["x"], [], {}),
+    "a number for a text": ("ScatterND", ["x", "x", "x"], ["y"], {"reduction": 3}),
+    "a number for numbers": ("LpPool", ["x"], ["y"], {"kernel_shape": [2], "dilations": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_is_not_valid_is_told_in_a_line(tmp_path, kind):
+    op, read, given, more = BROKEN[kind]
+    nodes = [helper.make_node(op, read, given, **more), helper.make_node("Relu", ["x"], ["z"])]
+    ends = (onnx_files.values((name, "float32", (2, 3))) for name in "xz")
+    path = onnx_files.write(tmp_path / "m.onnx", nodes, *ends, opset=18)
+    with pytest.raises(errors.TftrtError, match="the ONNX file is not valid: ") as found, valid.told(path):
+        unread.check(mixed.read(path), "8.5.3.1")
+    assert "Traceback" not in found.value.cause and "export the model again" in found.value.mend
+
+
+def test_a_valid_file_hides_no_error_of_this_package(tmp_path):
+    path = onnx_files.product(tmp_path / "m.onnx")
+    with pytest.raises(ZeroDivisionError), valid.told(path):
+        _ = 1 / 0
