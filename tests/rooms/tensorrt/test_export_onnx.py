@@ -191,6 +191,18 @@ def test_ops_of_onnx_runtime_are_carried_into_another_opset(tftrt, tmp_path):
     assert file.overview(str(tmp_path / "m.onnx")).opsets == {"ai.onnx": 18, "com.microsoft": 1}
 
 
+@pytest.mark.parametrize("of_nodes", ["", "ai.onnx"])
+def test_the_long_name_of_onnxs_own_domain_means_the_same(of_nodes, tftrt, tmp_path):
+    source = onnx_files.product(tmp_path / "given.onnx")
+    model = onnx.load(source)
+    model.opset_import[0].domain, model.graph.node[0].domain = "ai.onnx", of_nodes
+    onnx.save(model, source)
+    _, made = exported(tftrt, tmp_path, source)
+    assert made["verification"]["passed"] and [one.domain for one in onnx.load(tmp_path / "m.onnx").opset_import] == [
+        ""
+    ]
+
+
 def test_constants_that_are_numbers_or_lists_are_known(tftrt, tmp_path):
     nodes = [
         helper.make_node("Constant", [], ["two"], value_float=2.0),
