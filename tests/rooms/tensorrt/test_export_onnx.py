@@ -137,6 +137,28 @@ def test_parts_of_other_sizes_keep_them_in_an_older_opset(size, parts, tmp_path)
         np.testing.assert_array_equal(one, other)
 
 
+def test_an_opset_whose_axes_the_parser_does_not_read_is_refused_with_the_mend(tftrt, tmp_path):
+    nodes = [helper.make_node("ReduceMean", ["x", "axes"], ["y"], name="mean")]
+    source = onnx_files.write(
+        tmp_path / "given.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("b", 4))),
+        onnx_files.values(("y", "float32", ("b", 1))),
+        {"axes": np.array([-1])},
+        opset=18,
+    )
+    printed, _ = exported(tftrt, tmp_path, source, "--opset=18", code=3)
+    assert (
+        "refused: ReduceMean: the parser does not read axes that are an input, and would reduce over all (mean)"
+        in printed
+    )
+    assert (
+        "leave --opset out" in printed and "leave that part out" not in printed and not (tmp_path / "m.onnx").exists()
+    )
+    _, made = exported(tftrt, tmp_path, source)
+    assert made["opset"] == 16 and not made["findings"]
+
+
 def test_an_op_that_cannot_be_said_in_the_opset_is_named(tftrt, tmp_path):
     nodes = [helper.make_node("BitwiseNot", ["x"], ["y"], name="bits")]
     source = onnx_files.write(
