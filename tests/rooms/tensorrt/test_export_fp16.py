@@ -137,6 +137,15 @@ GUARDS = {
     ),
     "log of a scaled clamp": ("p = Mul(x, x) m = Max(p, e) h = Mul(m, two) y = Log(h)", 1e-12),
     "log of a moved clamp": ("p = Mul(x, x) m = Max(p, e) r = Reshape(m, s) y = Log(r)", 1e-12),
+    "log of a clamp with two bounds": ("a = Abs(x) m = Max(a, e) u = Min(m, two) y = Log(u)", 1e-7),
+    "log of a pooled clamp": (
+        "a = Abs(x) m = Max(a, e) r = Reshape(m, s4) q = AveragePool <kernel_shape: ints = [1, 1]> (r) u = Reshape(q, s) y = Log(u)",
+        1e-7,
+    ),
+    "filled with an epsilon": (
+        "a = Abs(x) h = Shape(x) c = ConstantOfShape <value: tensor = float[1] {1e-9}> (h) m = Add(a, c) y = Div(x, m)",
+        0.0,
+    ),
     "rsqrt": ("p = Mul(x, x) m = Add(p, e) s2 = Sqrt(m) r = Reciprocal(s2) y = Mul(x, r)", 1e-12),
     "power": ("p = Mul(x, x) m = Max(p, e) r = Pow(m, mh) y = Mul(x, r)", 1e-12),
     "quotient": ("a = Abs(x) s2 = ReduceSum <keepdims: int = 1> (a, one) m = Add(s2, e) y = Div(x, m)", 1e-12),
@@ -166,7 +175,7 @@ def test_what_keeps_from_zero_does_so_in_fp16(name):
     inputs = "float[N,64] x, bool b" if "If(b)" in nodes else "float[N,64] x"
     model = graph(
         f"g ({inputs}) => (float[N,64] y) {{ {nodes} }}",
-        integers=("one", "s", "f"),
+        integers=("one", "s", "f", "s4"),
         e=epsilon,
         e64=np.full(64, epsilon),
         two=2.0,
@@ -175,6 +184,7 @@ def test_what_keeps_from_zero_does_so_in_fp16(name):
         one=[1],
         s=[0, 64],
         f=[1, 64],
+        s4=[0, 1, 1, 64],
     )
     x = np.concatenate([np.zeros((1, 64)), np.full((1, 64), 1e-4), np.full((1, 64), 3e-6), RNG.normal(size=(2, 64))])
     plain, rounded, listed = answers(model, x, **({"b": np.array(True)} if "If(b)" in nodes else {}))
@@ -209,6 +219,24 @@ def test_the_logarithm_of_a_spectrum_keeps_quiet_frequencies_beside_a_loud_one()
     assert all(kept[name] == "Log_9 takes the logarithm of its squares" for name in between)
     # With all of it in FP16 the largest error is 5.
     assert rounded["y"] == pytest.approx(plain["y"], abs=0.3)
+
+
+BETWEEN = {
+    "two bounds": "m = Max(p, e) n = Min(m, most) l = Log(n)",
+    "a choice": "b = Less(p, e) m = Where(b, e, p) l = Log(m)",
+    "some of it": "g = Gather <axis: int = 1> (p, two) m = Add(g, e) l = Log(m)",
+    "parts": "h, k = Split <axis: int = 1> (p) m = Add(h, e) l = Log(m)",
+    "a pooling": "u = Reshape(p, s) g = AveragePool <kernel_shape: ints = [1, 2]> (u) m = Add(g, e) l = Log(m)",
+    "the largest": "g = ReduceMax <axes: ints = [1]> (p) m = Add(g, e) l = Log(m)",
+}
+
+
+@pytest.mark.parametrize("kind", BETWEEN)
+def test_a_spectrum_is_found_through_what_bounds_chooses_and_pools_it(kind):
+    text = f"g (float[N,64] x) => (float l) {{ r = MatMul(x, w) p = Mul(r, r) {BETWEEN[kind]} }}"
+    model = graph(text, integers=("two", "s"), w=RNG.normal(size=(64, 8)), e=1e-3, most=9.0, two=[1, 3], s=[0, 1, 1, 8])
+    reasons = {one.op: one.reason for one in half.convert(model, (), {}).nodes}
+    assert all("takes the logarithm of its squares" in reasons[op] for op in ("MatMul", "Mul"))
 
 
 def test_a_small_number_that_nothing_divides_by_is_no_reason():

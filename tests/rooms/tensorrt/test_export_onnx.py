@@ -118,6 +118,47 @@ def test_ops_that_the_opset_has_not_are_written_out(tftrt, tmp_path):
     assert not {"Gelu", "Mish", "GroupNormalization", "CastLike"} & set(seen.ops) and made["verification"]["passed"]
 
 
+@pytest.mark.parametrize(("size", "parts"), [(7, 2), (8, 3), (6, 3)])
+def test_parts_of_other_sizes_keep_them_in_an_older_opset(size, parts, tmp_path):
+    nodes = [helper.make_node("Split", ["x"], [f"y{one}" for one in range(parts)], axis=-1, num_outputs=parts)]
+    source = onnx_files.write(
+        tmp_path / "given.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("b", size))),
+        [helper.make_tensor_value_info(f"y{one}", TensorProto.FLOAT, None) for one in range(parts)],
+        opset=18,
+    )
+    made, _ = lowering.lowered(onnx.shape_inference.infer_shapes(onnx.load(source)), 16, "opset 18")
+    onnx.checker.check_model(made, full_check=True)
+    feed = {"x": RNG.random((2, size), np.float32)}
+    for one, other in zip(
+        answers(source, feed), onnxruntime.InferenceSession(made.SerializeToString()).run(None, feed), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_opset_whose_axes_the_parser_does_not_read_is_refused_with_the_mend(tftrt, tmp_path):
+    nodes = [helper.make_node("ReduceMean", ["x", "axes"], ["y"], name="mean")]
+    source = onnx_files.write(
+        tmp_path / "given.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("b", 4))),
+        onnx_files.values(("y", "float32", ("b", 1))),
+        {"axes": np.array([-1])},
+        opset=18,
+    )
+    printed, _ = exported(tftrt, tmp_path, source, "--opset=18", code=3)
+    assert (
+        "refused: ReduceMean: the parser does not read axes that are an input, and would reduce over all (mean)"
+        in printed
+    )
+    assert (
+        "leave --opset out" in printed and "leave that part out" not in printed and not (tmp_path / "m.onnx").exists()
+    )
+    _, made = exported(tftrt, tmp_path, source)
+    assert made["opset"] == 16 and not made["findings"]
+
+
 def test_an_op_that_cannot_be_said_in_the_opset_is_named(tftrt, tmp_path):
     nodes = [helper.make_node("BitwiseNot", ["x"], ["y"], name="bits")]
     source = onnx_files.write(
@@ -170,6 +211,52 @@ def test_ops_of_onnx_runtime_are_carried_into_another_opset(tftrt, tmp_path):
     onnx.save(model, source)
     exported(tftrt, tmp_path, source, "--target=onnxruntime")
     assert file.overview(str(tmp_path / "m.onnx")).opsets == {"ai.onnx": 18, "com.microsoft": 1}
+
+
+@pytest.mark.parametrize("of_nodes", ["", "ai.onnx"])
+def test_the_long_name_of_onnxs_own_domain_means_the_same(of_nodes, tftrt, tmp_path):
+    source = onnx_files.product(tmp_path / "given.onnx")
+    model = onnx.load(source)
+    model.opset_import[0].domain, model.graph.node[0].domain = "ai.onnx", of_nodes
+    onnx.save(model, source)
+    _, made = exported(tftrt, tmp_path, source)
+    assert made["verification"]["passed"] and [one.domain for one in onnx.load(tmp_path / "m.onnx").opset_import] == [
+        ""
+    ]
+
+
+def test_constants_that_are_numbers_or_lists_are_known(tftrt, tmp_path):
+    nodes = [
+        helper.make_node("Constant", [], ["two"], value_float=2.0),
+        helper.make_node("Constant", [], ["most"], value_ints=[3]),
+        helper.make_node("Constant", [], ["least"], value_floats=[1e-7]),
+        helper.make_node("Pow", ["x", "two"], ["s"]),
+        helper.make_node("TopK", ["s", "most"], ["t", "places"]),
+        helper.make_node("Add", ["t", "least"], ["a"], name="bound"),
+        helper.make_node("Reciprocal", ["a"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"], name="relu"),
+        helper.make_node("Relu", ["x"], ["z"], name="other"),
+    ]
+    source = onnx_files.write(
+        tmp_path / "given.onnx",
+        nodes,
+        onnx_files.values(("x", "float32", ("b", 8))),
+        onnx_files.values(("y", "float32", ("b", 3)), ("z", "float32", ("b", 8))),
+    )
+    _, made = exported(tftrt, tmp_path, source, "--precision_mode=FP16", "--rewrite=none")
+    reasons = {one["name"]: one["reason"] for one in made["precision"]["nodes"]}
+    assert reasons["bound"].startswith("its constant least holds nothing above 1e-07") and not reasons["other"]
+
+
+def test_a_number_beyond_int32_is_found_wherever_it_stands(tftrt, tmp_path):
+    nodes = [
+        helper.make_node("Constant", [], ["more"], value_int=2**40),
+        helper.make_node("Add", ["x", "more"], ["y"], name="sum"),
+    ]
+    ends = (onnx_files.values((name, "int64", ("b", 4))) for name in "xy")
+    source = onnx_files.write(tmp_path / "given.onnx", nodes, *ends)
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--rewrite=none")
+    assert done.returncode == 3 and "the constant 1099511627776 does not fit into INT32" in done.stdout
 
 
 def test_constants_that_are_inputs_functions_and_stale_shapes_are_mended(tmp_path):

@@ -1015,7 +1015,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, shape_part, instance_norm, wide_conv; or none",
+            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, shape_part, instance_norm, defaults, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),
@@ -1281,6 +1281,33 @@ def normalized(dtype, scale=None):
         constants[0] = net("Mul", constants[0], constants[0])
     net("Cast", net("InstanceNormalization", x, *constants, epsilon=1e-3), to=TensorProto.FLOAT)
     return net.model()
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_default_that_is_not_the_parsers_is_written(within):
+    nodes = [helper.make_node("Trilu", ["x"], ["t"], name="upper")]
+    if within:
+        kept = helper.make_node("Identity", ["x"], ["e"])
+        branches = {
+            name: helper.make_graph(inner, name, [], [helper.make_tensor_value_info(end, TensorProto.FLOAT, None)])
+            for name, inner, end in (("then_branch", nodes, "t"), ("else_branch", [kept], "e"))
+        }
+        nodes = [helper.make_node("If", ["yes"], ["t"], name="if", **branches)]
+    net = Net(shape=("n", 4, 4))
+    net.constants.append(numpy_helper.from_array(np.array(True), "yes"))
+    net.nodes += nodes
+    model = net.model()
+    assert unread(model) == ["it leaves out upper, which is 1 then, and the parser takes 0"]
+    assert not unread(rewritten("defaults", model)) and "defaults" in rewriting.chosen((), "10")
+    assert registry.IN_GRAPH["defaults"](rewritten("defaults", model), "10") == 0
+
+
+def test_a_roi_align_without_a_count_of_samples_gets_onnxs():
+    net = Net(opset=16, shape=(1, 2, 8, 8))
+    net("RoiAlign", "x", net.c([[0, 0, 5, 6], [1, 1, 7, 7]]), net.c([0, 0], np.int64), output_height=2, output_width=2)
+    model = net.model()
+    assert unread(model) == ["it leaves out sampling_ratio, which is 0 then, and the parser takes 1"]
+    assert not unread(rewritten("defaults", model))
 
 
 def test_an_instance_normalization_in_float16_is_one_in_float32():

@@ -38,5 +38,7 @@ class Node(records.Record):
     other_ranks: bool = False
     # Whether it is a Resize to the nearest pixel of half pixels (tf_half_pixel_for_nn) that rounds otherwise than round_prefer_floor.
     half_pixels: bool = False
-    # What the parser of TensorRT 8 does not read of it, although the answer depends on it; "" for a node that it reads as it is.
+    # What the parser of TensorRT 8 reads otherwise, although the answer depends on it; "" for a node that it reads as it is. Whether that
+    # of TensorRT 10 does so, too.
     unread: str = ""
+    unread_newer: bool = False

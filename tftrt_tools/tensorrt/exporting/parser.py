@@ -21,6 +21,9 @@ _NARROWED = frozenset({"float64"})
 # Their limits may be the largest INT64, which becomes the largest INT32 and means the same: to the end; as often as the condition holds.
 _CLAMPED_WELL = frozenset({"Slice", "Loop"})
 
+# How the reason ends of what an older opset says otherwise (`job.misread`).
+_NEWER = "axes that are an input, and would reduce over all"
+
 
 @dataclasses.dataclass(frozen=True)
 class Finding(records.Record):
@@ -71,7 +74,10 @@ def mends(found: Sequence[Finding], outputs: int) -> list[str]:
         lines.append("tf.cast(x, tf.float32) in the model, or x.float() in PyTorch, gives the type that it has")
     if any("string" in one.reason for one in found):
         lines.append("leave strings and tables to what comes before or behind the model")
-    unknown = [one.op for one in found if one.op not in _ENDS and "tensors" not in one.reason]
+    newer = [one for one in found if one.reason.endswith(_NEWER)]
+    if newer:
+        lines.append("leave --opset out: in the target's own opset the parser reads it")
+    unknown = [one.op for one in found if one.op not in _ENDS and "tensors" not in one.reason and one not in newer]
     advised = advice.of_onnx(unknown)
     lines += advised or ["leave that part out of the model that is exported"] * bool(unknown)
     return [*dict.fromkeys(lines), "choose another --target, or write the file nevertheless with --allow_refused"]
@@ -96,7 +102,7 @@ def _refusals(node: Node, target: Target, parser: Parser) -> Iterator[str]:
         yield "how many sequences there are (the batch) has to be known, and is open"
     if target.narrow and node.half_pixels:
         yield "to the nearest pixel by half pixels it is taken with the rounding round_prefer_floor alone"
-    if target.narrow and node.unread:
+    if node.unread and (target.narrow or node.unread_newer):
         yield node.unread
     if node.op == "MaxPool" and len(node.outputs) > 1:
         yield "the places of the largest (Indices) are not given"

@@ -68,6 +68,9 @@ REWRITES: Mapping[str, Rewrite] = {
     ),
     "shape_part": Rewrite(title="the sizes of some dimensions: all sizes, and a Slice of them", default=("8.5",)),
     "instance_norm": Rewrite(title="an InstanceNormalization in float16: in float32, between casts", default=("8.5",)),
+    "defaults": Rewrite(
+        title="attributes that are left out, and that the parser takes for others: written", default=_PARSERS
+    ),
     # By itself where it was measured.
     "wide_conv": Rewrite(
         title="a convolution of few channels with a long kernel: its long dimension becomes channels",

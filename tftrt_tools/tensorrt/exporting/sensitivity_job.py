@@ -20,7 +20,7 @@ from tftrt_tools.models.execution import constancy, npz
 from tftrt_tools.models.execution.run import Call
 from tftrt_tools.tensorrt.exporting import quantize_job
 from tftrt_tools.tensorrt.exporting.job import foreign, half, onnx_ranges, opsets, placement, qdq, tables
-from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, all_nodes, name_of
+from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, all_nodes, name_of, write_values
 from tftrt_tools.tensorrt.exporting.precision import GIVEN, kept
 from tftrt_tools.tensorrt.exporting.sensitivity import Answer, Request
 from tftrt_tools.tensorrt.exporting.targets import TARGETS
@@ -46,6 +46,7 @@ def job(request: Request) -> Answer:
     progress.say("loading the model")
     model = onnx.load(request.onnx)
     foreign.check_unwritten(model, request.onnx, "study the file in FP32")
+    write_values(model.graph)
     foreign.name_nodes(model)
     if opsets.of(model) < qdq.OPSET:
         model = opsets.converted(shape_inference.infer_shapes(model), TARGETS["8.5"].opset)

@@ -22,7 +22,7 @@ from tftrt_tools.models.execution.job import device, gpu
 from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.job import engine as engines
 from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Machine, Request, Seconds
-from tftrt_tools.tensorrt.plans.job import cached, misread, mixed, unread
+from tftrt_tools.tensorrt.plans.job import cached, misread, mixed, unread, valid
 from tftrt_tools.tensorrt.plans.job import network as networks
 from tftrt_tools.tensorrt.plans.settings import Settings
 from tftrt_tools.tftrt.conversion.job import watched
@@ -47,8 +47,9 @@ def _gpu() -> Gpu:
 
 def job(request: Request) -> Answer:
     """Build. Raises: TftrtError."""
-    model = mixed.read(request.onnx)
-    unread.check(model, trt.__version__)
+    with valid.told(request.onnx):
+        model = mixed.read(request.onnx)
+        unread.check(model, trt.__version__)
     here = _gpu()
     settings = request.settings
     log = engines.logger()
@@ -65,7 +66,8 @@ def job(request: Request) -> Answer:
     network, parser = networks.parsed(trt, builder, log, request.onnx, settings.strongly_typed)
     networks.check_inputs(network)
     # With INT8 the types of a file say nothing: what lies between QuantizeLinear nodes is float32, too.
-    wide = mixed.wide(model, by_types=settings.precision_mode == "FP16")
+    with valid.told(request.onnx):
+        wide = mixed.wide(model, by_types=settings.precision_mode == "FP16")
     free = settings.precision_mode != "FP32" and not differences.typed(trt, settings.strongly_typed)
     held = mixed.hold(trt, network, wide) if free else 0
     if wide.exact:

@@ -10,8 +10,8 @@ from onnx import TensorProto, inliner
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.onnx.kind import rounding
-from tftrt_tools.tensorrt.exporting.job import model_file
-from tftrt_tools.tensorrt.exporting.job.graph_facts import all_nodes, drop_hints, is_open, name_of
+from tftrt_tools.tensorrt.exporting.job import model_file, opsets
+from tftrt_tools.tensorrt.exporting.job.graph_facts import all_nodes, drop_hints, is_open, name_of, write_values
 
 _HALVES = {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}
 # Names of dimensions that mean something: equal ones are of one size. Some exporters write "?" or "None" for whatever they do not know.
@@ -19,7 +19,7 @@ _NAME = re.compile(r"(?!None$)[A-Za-z_][\w.:/-]*$")
 
 
 def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str]]:
-    """A file with its weights. Functions in it are written out, constants are no inputs, and each node has a name of its own.
+    """A file with its weights. Functions in it are written out, constants are tensors and no inputs, and each node has a name of its own.
 
     Returns: (model, {(output, axis): the name that the file gives this open dimension}). Raises: TftrtError.
     """
@@ -39,9 +39,25 @@ def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str]]:
     # In files of version 3, constants have to be inputs.
     model.ir_version = max(model.ir_version, onnx.Version.IR_VERSION_2019_1_22)
     drop_hints(model.graph)
+    _shorten_domains(model)
+    write_values(model.graph)
     name_nodes(model)
     _name_dimensions(model)
     return model, said
+
+
+def _shorten_domains(model: onnx.ModelProto) -> None:
+    """Let ONNX's own domain have its short name. ONNX Runtime reads both, and onnx the short one alone."""
+    short, *others = opsets.OWN
+    for node in all_nodes(model.graph):
+        if node.domain in others:
+            node.domain = short
+    named = {one.domain for one in model.opset_import}
+    for one in [one for one in model.opset_import if one.domain in others]:
+        if short in named:
+            model.opset_import.remove(one)
+        else:
+            one.domain = short
 
 
 def _output_names(graph: onnx.GraphProto) -> dict[tuple[str, int], str]:

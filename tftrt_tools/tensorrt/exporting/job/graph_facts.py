@@ -14,6 +14,16 @@ from onnx import TensorProto, helper, numpy_helper
 # Ops whose output holds exactly the values of their first input, in another form.
 SAME_VALUES = frozenset({"Identity", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
+# {an attribute of a Constant that is no tensor: the type of the tensor that it means}.
+_VALUES = {
+    "value_float": TensorProto.FLOAT,
+    "value_floats": TensorProto.FLOAT,
+    "value_int": TensorProto.INT64,
+    "value_ints": TensorProto.INT64,
+    "value_string": TensorProto.STRING,
+    "value_strings": TensorProto.STRING,
+}
+
 
 class Facts:
     """Of the outermost graph of a model. Nodes are named by their name, or, where they have none, by their first output."""
@@ -122,6 +132,24 @@ def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs that a node holds: a loop's body, the branches of a condition."""
     for attribute in node.attribute:
         yield from (attribute.g, *attribute.graphs) if attribute.type in (attribute.GRAPH, attribute.GRAPHS) else ()
+
+
+def write_values(graph: onnx.GraphProto) -> None:
+    """Let constants that are written as numbers or lists (value_int, value_floats, …) be tensors, in graphs within nodes, too.
+
+    onnx 1.18.0 takes a list of integers for a single one while it infers shapes, and refuses what reads it.
+    """
+    for node in all_nodes(graph):
+        if node.op_type != "Constant":
+            continue
+        for attribute in node.attribute:
+            kind = _VALUES.get(attribute.name)
+            if kind is not None:
+                value = helper.get_attribute_value(attribute)
+                listed = list(value) if attribute.name.endswith("s") else [value]
+                sizes = [len(listed)] if attribute.name.endswith("s") else []
+                tensor = helper.make_tensor(node.output[0], kind, sizes, listed)
+                attribute.CopyFrom(helper.make_attribute("value", tensor))
 
 
 def drop_hints(graph: onnx.GraphProto) -> None:

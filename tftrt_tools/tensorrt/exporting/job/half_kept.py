@@ -126,7 +126,8 @@ _COUNTERS = frozenset(
 )
 # Between a square and the bound below it.
 _SUMS = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "Add", "Sum", "MatMul", "Gemm", "Sqrt", *MOVES})
-_KEEP_VALUES = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Relu", "Abs", *MOVES})
+_POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
+_KEEP_VALUES = frozenset({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Relu", "Abs", *_POOLS, *MOVES})
 _SCALED = _KEEP_VALUES | {"Mul"}
 
 # How far a chain of nodes is followed.
@@ -373,10 +374,15 @@ class Kept:
         op, listed = place.node.op_type, range(len(place.node.input))
         constants = {index: self._bound(place, index) for index in listed if self._values(place, index) is not None}
         known = {**constants, **given}
+        if op == "ConstantOfShape":
+            filled = _filled(place.node)
+            return filled if _beyond(filled) else None
         if not given and not any(_beyond(one) for one in constants.values()):
             return None
         if op in ("Max", "Add", "Sum"):
             return (max if op == "Max" else sum)(known.values())
+        if op == "Min":
+            return min(known.values()) if given else None
         if op == "Clip":
             return max(given.get(0, 0.0), constants.get(1, -math.inf)) if given or constants.get(1, 0.0) > 0 else None
         if op == "Where":
@@ -540,6 +546,12 @@ def either(schema: onnx.defs.OpSchema | None, index: int, outputs: bool) -> bool
         (set(one.allowed_type_strs) for one in schema.type_constraints if one.type_param_str == kind), {kind}
     )
     return {_FLOAT, _HALF} <= allowed
+
+
+def _filled(node: onnx.NodeProto) -> float:
+    """The number of a ConstantOfShape."""
+    value = attributes(node).get("value")
+    return float(numpy_helper.to_array(value).reshape(-1)[0]) if value is not None and any(value.dims) else 0.0
 
 
 def _beyond(number: float) -> bool:

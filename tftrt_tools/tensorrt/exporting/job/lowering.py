@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from tftrt_tools.tensorrt.exporting.job import bodies, opsets
-from tftrt_tools.tensorrt.exporting.job.graph_facts import all_nodes, drop_hints
+from tftrt_tools.tensorrt.exporting.job.graph_facts import Facts, all_nodes, attributes, drop_hints, free, tensor_names
 from tftrt_tools.tensorrt.exporting.job.rewrites import layer_norm
 
 # The first opset with LayerNormalization.
 _NORMALIZATION = 17
+# The first opset whose Split may give a smaller last part.
+_UNEVEN = 18
 
 
 def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.ModelProto, list[str]]:
     """(The model in the opset, what to know about it). Args: before: which opset it has, and why. Raises: TftrtError for an op that onnx
     cannot convert."""
     notes = [f"{before}; onnx converted it to {opset}"]
+    if opset < _UNEVEN:
+        _write_parts(model)
     _drop_defaults(model, opset)
     if opset < _NORMALIZATION:
         model = shape_inference.infer_shapes(model)
@@ -28,6 +33,29 @@ def lowered(model: onnx.ModelProto, opset: int, before: str) -> tuple[onnx.Model
     made = opsets.converted(model, opset)
     drop_hints(made.graph)
     return made, notes
+
+
+def _write_parts(model: onnx.ModelProto) -> None:
+    """Give each Split whose last part is smaller the sizes of its parts: an older one takes equal parts where nothing is said."""
+    facts = Facts(model)
+    taken = tensor_names(model.graph)
+    for node in model.graph.node:
+        shape = facts.shape(node.input[0]) if node.op_type == "Split" and node.domain in opsets.OWN else None
+        if not shape or any(node.input[1:]):
+            continue
+        size, parts = shape[attributes(node).get("axis", 0)], len(node.output)
+        most = -(-size // parts) if isinstance(size, int) else 0
+        last = size - most * (parts - 1) if isinstance(size, int) else 0
+        # Of 5 in 4 ONNX does not say the sizes.
+        if 0 < last < most:
+            sizes = np.array([most] * (parts - 1) + [last], np.int64)
+            name = free(f"{node.output[0]}/sizes", taken)
+            taken.add(name)
+            model.graph.initializer.append(numpy_helper.from_array(sizes, name))
+            node.input[1:] = [name]
+            kept = [one for one in node.attribute if one.name != "num_outputs"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
 
 
 def _drop_defaults(model: onnx.ModelProto, opset: int) -> None:

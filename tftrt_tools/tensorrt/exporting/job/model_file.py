@@ -14,9 +14,8 @@ from onnx import TensorProto, helper, numpy_helper, shape_inference
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import plain_file
 from tftrt_tools.models.savedmodel.shapes import InputSpec
-from tftrt_tools.tensorrt.exporting.job import ranks
-from tftrt_tools.tensorrt.exporting.job.graph_facts import attributes, drop_hints, inner_graphs
-from tftrt_tools.tensorrt.exporting.job.rewrites import instance_norm, shape_part
+from tftrt_tools.tensorrt.exporting.job import misread, ranks
+from tftrt_tools.tensorrt.exporting.job.graph_facts import drop_hints, inner_graphs, write_values
 from tftrt_tools.tensorrt.exporting.onnx_graph import INPUT, OUTPUT, Node, Value
 
 # The first dimension of inputs.
@@ -82,6 +81,7 @@ def inferred(
             if dim.WhichOneof("value") is None and (name := (said or {}).get((value.name, axis))):
                 dim.dim_param = name
     ranks.tell_apart(model.graph.input, calls)
+    write_values(model.graph)
     try:
         model = shape_inference.infer_shapes(model, check_type=True, data_prop=True)
     except shape_inference.InferenceError as error:
@@ -204,13 +204,15 @@ def nodes(model: onnx.ModelProto) -> list[Node]:
     ]
 
 
-def unread(model: onnx.ModelProto) -> list[tuple[str, str, str]]:
-    """(name, op, what the parser of TensorRT 8 does not read of it) of such nodes, also in graphs within nodes. No weights are read. Args:
-    model: with the shapes that can be inferred."""
+def unread(model: onnx.ModelProto, newer: bool = False) -> list[tuple[str, str, str]]:
+    """(name, op, what the parser of TensorRT 8 reads otherwise) of such nodes, also in graphs within nodes. No weights are read.
+
+    Args: model: with the shapes that can be inferred. newer: of TensorRT 10 in its place.
+    """
     return [
-        (node.name or node.output[0], node.op_type, said)
+        (node.name or node.output[0], node.op_type, said.text)
         for node, known in _nodes(model.graph)
-        if (said := _unread(node, known))
+        if (said := _unread(node, known)).text and (said.newer or not newer)
     ]
 
 
@@ -243,6 +245,7 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:
     op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
     large = [size for one in node.input if (size := _beyond_int32(known.get(one))) is not None]
+    unread = _unread(node, known)
     return Node(
         name=node.name or node.output[0],
         op=op,
@@ -251,24 +254,13 @@ def _node(node: onnx.NodeProto, known: Mapping[str, Any]) -> Node:
         beyond_int32=max(large, key=abs, default=None),
         other_ranks=_other_ranks(node),
         half_pixels=_half_pixels(node),
-        unread=_unread(node, known),
+        unread=unread.text,
+        unread_newer=unread.newer,
     )
 
 
-def _unread(node: onnx.NodeProto, known: Mapping[str, Any]) -> str:
-    """Of builtin_op_importers.cpp and onnx2trt_utils.cpp at release/8.5-GA: what they ask no attribute for."""
-    given = attributes(node)
-    if node.op_type == "Shape" and shape_part.is_part(node, _value(node.input[0], known).shape):
-        return "of some sizes (start, end) the parser gives all"
-    if node.op_type in ("ScatterElements", "ScatterND") and given.get("reduction", b"none") != b"none":
-        return f"the parser does not read its reduction ({given['reduction'].decode()}), and would overwrite"
-    if node.op_type in ("LSTM", "GRU", "RNN") and given.get("layout"):
-        return "the parser does not read its layout, and would take the batch for the time"
-    if node.op_type == instance_norm.OP and instance_norm.is_half(
-        node, {one: _value(one, known).dtype for one in node.input}
-    ):
-        return "the parser reads its scales as float32, and they are float16"
-    return ""
+def _unread(node: onnx.NodeProto, known: Mapping[str, Any]) -> misread.Unread:
+    return misread.of(node, lambda name: _value(name, known))
 
 
 def _half_pixels(node: onnx.NodeProto) -> bool:

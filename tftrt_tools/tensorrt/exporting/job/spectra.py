@@ -16,19 +16,26 @@ _BETWEEN = SAME_VALUES | frozenset(
     {
         "Abs",
         "Add",
+        "AveragePool",
         "Clip",
         "Concat",
         "Div",
+        "Gather",
         "Max",
+        "MaxPool",
+        "Min",
         "Mul",
         "Neg",
         "Pad",
+        "ReduceMax",
         "ReduceMean",
         "ReduceSum",
         "Slice",
+        "Split",
         "Sqrt",
         "Sub",
         "Sum",
+        "Where",
     }
 )
 _SQUARES = frozenset({"ReduceL2", "ReduceSumSquare"})

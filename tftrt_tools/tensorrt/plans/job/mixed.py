@@ -133,7 +133,11 @@ def read(path: str) -> onnx.ModelProto | None:
         import onnx
     except ImportError:
         return None
-    return onnx.shape_inference.infer_shapes(onnx.load(path, load_external_data=False))
+    from tftrt_tools.tensorrt.exporting.job import graph_facts
+
+    model = onnx.load(path, load_external_data=False)
+    graph_facts.write_values(model.graph)
+    return onnx.shape_inference.infer_shapes(model)
 
 
 def wide(model: onnx.ModelProto | None, by_types: bool) -> Wide:

@@ -10,8 +10,8 @@ from tftrt_tools.base import errors
 if TYPE_CHECKING:
     import onnx
 
-# Of this release it is known what the parser does not read (`exporting.job.model_file`).
-_MAJOR = "8"
+# Of these releases it is known what the parser reads otherwise (`exporting.job.misread`): of the second one, and later ones, less.
+_MAJOR, _NEWER = 8, 10
 
 
 def check(model: onnx.ModelProto | None, version: str) -> None:
@@ -19,12 +19,15 @@ def check(model: onnx.ModelProto | None, version: str) -> None:
 
     Args: model: as of mixed.read; nothing is known without it. version: of TensorRT.
     """
-    if model is None or version.partition(".")[0] != _MAJOR:
+    major = int(version.partition(".")[0])
+    if model is None or (major != _MAJOR and major < _NEWER):
         return
     from tftrt_tools.tensorrt.exporting import parser
     from tftrt_tools.tensorrt.exporting.job import model_file
 
-    found = parser.grouped([(f"{op}: {reason}", name) for name, op, reason in model_file.unread(model)])
+    found = parser.grouped(
+        [(f"{op}: {reason}", name) for name, op, reason in model_file.unread(model, major != _MAJOR)]
+    )
     if found:
         raise errors.TftrtError(
             f"TensorRT {version} would read the file otherwise than it is: {'; '.join(found)}",

@@ -8,6 +8,7 @@ import onnx
 
 from tftrt_tools.tensorrt.exporting.job.rewrites import (
     attention,
+    defaults,
     gelu,
     instance_norm,
     layer_norm,
@@ -34,6 +35,7 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "nms_limit": nms_limit.rewrite,
     "shape_part": shape_part.rewrite,
     "instance_norm": instance_norm.rewrite,
+    "defaults": defaults.rewrite,
     "wide_conv": wide_conv.rewrite,
 }
 
