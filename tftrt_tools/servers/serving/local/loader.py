@@ -112,4 +112,6 @@ def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
     replaced = native_copy.write(path, folder)
     which = f"engine of {path} runs" if len(replaced) == 1 else f"engines of {path} run"
     _log.warning("no GPU here: %d TF-TRT %s natively", len(replaced), which)
+    if line := guard.unloadable(path):
+        _log.warning("%s", line)
     return folder
