@@ -369,8 +369,8 @@ LINES = [
     ),
     (
         "engines_of_other_tensorrt_not_loaded",
-        "2026-11-28 10:11:12.386: W the engines of /models/digits/1 were built for TensorRT 8.5.3.1, and 8.6.0 is here, which loads none of them "
-        "on any GPU; `tftrt build /models/digits/1 --shapes=…`, on a GPU, builds them again",
+        "2026-11-28 10:11:12.386: W engines of another TensorRT: /models/digits/1 has those of 8.5.3.1, and 8.6.0 is here, which loads none of "
+        "them on any GPU",
     ),
     ("ended_under_way", "2026-11-25 10:11:12.386: W requests or loads still run, they end with the process"),
     (

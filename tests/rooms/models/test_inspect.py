@@ -494,7 +494,7 @@ def test_the_development_server_names_engines_that_this_tensorrt_does_not_load(b
         passport.write(path, passport.MANIFEST, manifest)
         caplog.clear()
         loader._runnable(str(path), tmp_path / version)
-        assert ("were built for TensorRT 8.4.3" in caplog.text) == named and "runs natively" in caplog.text
+        assert ("has those of 8.4.3, and" in caplog.text) == named and "runs natively" in caplog.text
 
 
 @pytest.mark.parametrize(

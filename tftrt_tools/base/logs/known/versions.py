@@ -21,7 +21,7 @@ UNLOADABLE = known(
     "engines_of_other_tensorrt_not_loaded",
     "version",
     "warning",
-    "the engines of {model} were built for TensorRT {built}, and {here} is here, which loads none of them on any GPU",
+    "engines of another TensorRT: {model} has those of {built}, and {here} is here, which loads none of them on any GPU",
     meaning="The development server has no GPU and loads no engine. With the TensorRT that is here a GPU would not run them either.",
     mend=_REBUILD,
 )
@@ -193,6 +193,7 @@ OLD_SEGMENT = known(
 
 ALL = (
     OTHER_TENSORRT,
+    UNLOADABLE,
     NO_ENGINE_FILE,
     OTHER_GPU,
     SIMILAR_GPU,

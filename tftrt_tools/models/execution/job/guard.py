@@ -31,20 +31,28 @@ def refuse_foreign_engines(model: str | os.PathLike[str]) -> None:
             raise _foreign(model, "compute capability", capability, here["compute_capability"])
 
 
-def unloadable(model: str | os.PathLike[str]) -> str:
-    """A line on engines of SavedModel `model` that this TensorRT does not load on any GPU, for a process that loads none; "" where there
-    are none, or where there is no TensorRT here."""
+def other_tensorrt(model: str | os.PathLike[str]) -> tuple[str, str] | None:
+    """(the TensorRT that built engines of SavedModel `model`, the one that is here) where no GPU here would load them; else None, and
+    where no TensorRT is here. For a process without a GPU, which loads none."""
     origins = _origins(model)
     if not origins:
-        return ""
+        return None
     from tftrt_tools.base import tf_private
 
-    loaded = tf_private.tensorrt_loaded()
-    built = next((one for one, _ in origins if one and loaded and not engine_assets.same_release(one, loaded)), None)
-    if built is None:
+    here = tf_private.tensorrt_loaded()
+    return next(
+        ((built, here) for built, _ in origins if built and here and not engine_assets.same_release(built, here)), None
+    )
+
+
+def unloadable(model: str | os.PathLike[str]) -> str:
+    """What other_tensorrt found, in a line; "" for nothing."""
+    found = other_tensorrt(model)
+    if not found:
         return ""
+    built, here = found
     return (
-        f"the engines of {model} were built for TensorRT {built}, and {loaded} is here, which loads none of them on any GPU; "
+        f"the engines of {model} were built for TensorRT {built}, and {here} is here, which loads none of them on any GPU; "
         f"`tftrt build {model} --shapes=…`, on a GPU, builds them again"
     )
 
