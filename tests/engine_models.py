@@ -57,3 +57,28 @@ class Characters(tf.Module):
         of_each = self.layers(tf.one_hot(codes.flat_values % 8, 8))
         lengths = tf.one_hot(tf.cast(codes.row_lengths(), tf.int32), 8)
         return {"y": self.layers(lengths) + tf.math.segment_sum(of_each, tf.zeros_like(codes.flat_values))[:1]}
+
+
+class Recurrent(tf.Module):
+    """A GRU whose loop holds engines, one with a constant of its own. It hands its weights on from step to step, as that of Keras 2's LSTM
+    and GRU does. Keras 3's loops capture them: TensorFlow makes constants of them that wait for the loop, and TF-TRT takes nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = [tf.Variable(tf.random.stateless_normal(shape, [1, 2])) for shape in ((8, 24), (8, 16), (8, 8))]
+
+    @staticmethod
+    def cell(x, h, kernel, gates, candidate):
+        ours, theirs = tf.split(tf.matmul(x, kernel), 3, 1), tf.split(tf.matmul(h, gates), 2, 1)
+        update, reset = (tf.sigmoid(mine + other) for mine, other in zip(ours, theirs, strict=False))
+        return update * h + (1.0 - update) * tf.tanh(ours[2] + tf.matmul(reset * h, candidate))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 8], name="x")])
+    def __call__(self, x):
+        steps = tf.transpose(x, [1, 0, 2])
+        _, h, *_ = tf.while_loop(
+            lambda step, *_: step < tf.shape(steps)[0],
+            lambda step, h, *weights: (step + 1, self.cell(steps[step], h, *weights), *weights),
+            (0, tf.zeros([tf.shape(x)[0], 8]), *map(tf.identity, self.weights)),
+        )
+        return {"y": h}

@@ -367,6 +367,11 @@ LINES = [
         "engines_run_natively",
         "2026-11-25 10:11:12.386: W no GPU here: 1 TF-TRT engine of /models/digits/1 runs natively",
     ),
+    (
+        "engines_of_other_tensorrt_not_loaded",
+        "2026-11-28 10:11:12.386: W engines of another TensorRT: /models/digits/1 has those of 8.5.3.1, and 8.6.0 is here, which loads none of "
+        "them on any GPU",
+    ),
     ("ended_under_way", "2026-11-25 10:11:12.386: W requests or loads still run, they end with the process"),
     (
         "configuration_not_reloaded",

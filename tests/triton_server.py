@@ -69,8 +69,7 @@ class TritonServer:
         for file in (*(home / "backends/python").iterdir(), stub):
             if file.is_file() and not (backend / file.name).exists():
                 (backend / file.name).symlink_to(file)
-        # The stub starts an interpreter of its own, which finds this environment by its python on PATH. Bytecode that it wrote into a
-        # version's directory would make a Triton that polls load the version again.
+        # The stub starts an interpreter of its own, which finds this environment by its python on PATH.
         libraries = [
             str(installed() / "nvidia_pytriton.libs"),
             str(_library().parent),
@@ -80,7 +79,6 @@ class TritonServer:
             **os.environ,
             "LD_LIBRARY_PATH": ":".join(libraries),
             "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONDONTWRITEBYTECODE": "1",
             **self._environment,
         }
         with open(self.log, "w") as log:

@@ -1,6 +1,7 @@
 """The set-up files: what .ci/find_python accepts, when the Makefile refreshes .venv, and whether the pins cover the needs."""
 
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -579,3 +580,17 @@ def test_every_requirement_of_the_package_and_its_extras_is_pinned(file):
     names = {_normal(re.match(r"[\w.-]+", line)[0]) for lines in wanted for line in lines} - {project["name"]}
     pinned = {_normal(line.split("==")[0]) for line in (ROOT / file).read_text().splitlines() if "==" in line}
     assert names - pinned == set()
+
+
+@pytest.mark.parametrize(("file", "oldest"), [("constraints.txt", "3.10.0"), ("constraints-2.17.txt", "3.11.2")])
+def test_pins_that_are_installed_here_take_the_oldest_python_that_the_makefile_takes(file, oldest):
+    """3.11.2 is Debian 12's. pip refuses a pin that wants a later patch release."""
+    from packaging.specifiers import SpecifierSet
+
+    pinned = {line for line in (ROOT / file).read_text().splitlines() if "==" in line}
+    seen = {
+        line: SpecifierSet(one.metadata["Requires-Python"] or "").contains(oldest)
+        for one in importlib.metadata.distributions()
+        if (line := f"{one.metadata['Name']}=={one.version}") in pinned
+    }
+    assert seen and [line for line, fits in seen.items() if not fits] == []

@@ -154,7 +154,7 @@ class _Runner(runner_job.Loaded):
         tensors = marking.computed(self._frozen.graph_def, prefix)
         self._tensors = {name: tensors[name] for name in marked.tensors}
         engines = [] if gpu else [graph.engine_name(node.name) for node in graph.engine_nodes(self._frozen.graph_def)]
-        self.where: Where = runner_job.where(gpu, engines)
+        self.where: Where = runner_job.where(marked.model, gpu, engines)
         self._functions: dict[tuple[tuple[int, ...], ...], Callable[..., list[tf.Tensor]]] = {}
 
     def ready(self, signature: str, inputs: Arrays) -> Ready:

@@ -14,6 +14,7 @@ from tests.command_line import FLAGS, assert_clear
 from tests.saved_inputs import saved_inputs
 from tftrt_tools.accuracy import labels as label_reader
 from tftrt_tools.base import errors
+from tftrt_tools.base.tf_private import tensorrt_versions
 from tftrt_tools.models.inputs import drawing
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.job import protos
@@ -225,6 +226,23 @@ def test_a_model_without_its_native_segments_cannot_be_run_here(tftrt, zoo_model
     library.function.extend(kept)
     (target / "saved_model.pb").write_bytes(proto.SerializeToString())
     assert_clear(tftrt("verify", zoo_model("digits_cnn"), target), 1, "has no native segment any more")
+
+
+def test_engines_that_this_tensorrt_does_not_load_are_named_where_none_runs(tftrt, zoo_model, built_once, copy):
+    model = copy(built_once[0])
+    same = tftrt("verify", zoo_model("digits_cnn"), model, "--json=-", "--nowrite")
+    assert same.returncode == 0 and not any("TensorRT" in line for line in json.loads(same.stdout)["warnings"])
+    manifest = passport.read(model, passport.MANIFEST)
+    manifest["versions"]["tensorrt"] = "8.4.3"
+    passport.write(model, passport.MANIFEST, manifest)
+    done = tftrt("verify", zoo_model("digits_cnn"), model)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = passport.read(model, passport.VERIFY)
+    (line,) = (line for line in said["warnings"] if "TensorRT" in line)
+    assert line.startswith(
+        f"the engines of {model} were built for TensorRT 8.4.3, and {tensorrt_versions()[1]} is here"
+    )
+    assert f"`tftrt build {model} --shapes=…`" in line and "loads none of them" in " ".join(done.stdout.split())
 
 
 def test_data_from_a_function(tftrt, zoo_model, converted, tmp_path):

@@ -631,17 +631,21 @@ def container(on_a_gpu):
     )
 
 
-@pytest.mark.parametrize(
-    ("package", "words"), [("10.8.0.43", "which is here: 10.8.0.43"), (None, "which is not installed here")]
-)
-def test_a_tensorrt_without_implicit_batch_is_told_what_works(container, monkeypatch, package, words):
-    monkeypatch.setattr(installed, "version_of", lambda name: package if name == "tensorrt" else None)
+def test_a_tensorrt_without_implicit_batch_is_told_what_works(container, monkeypatch):
+    monkeypatch.setattr(installed, "version_of", lambda name: "10.8.0.43" if name == "tensorrt" else None)
     found = diagnosis.of(container)
     assert found.can("convert").can and (found.tensorrt_linked, found.tensorrt_loaded) == ("10.8.0", "10.8.0")
     unseen, batch, int8, plans, *_ = found.notes
     assert "TensorRT 10.8.0 was not run with this project" in unseen
     assert "use dynamic shapes by themselves" in batch and "calibrators" in int8 and "since 10.1" in int8
-    assert plans.startswith("plans: ") and plans.endswith(words)
+    assert plans.startswith("plans: ") and plans.endswith("which is here: 10.8.0.43")
+
+
+def test_without_its_python_package_plans_are_said_once_with_what_installs_the_one_that_is_loaded(container):
+    (plans,) = (
+        one for one in diagnosis.of(dataclasses.replace(container, bindings=False)).notes if "--backend=tensorrt" in one
+    )
+    assert plans.endswith("For plans: pip install 'tensorrt==10.8.0.*'")
 
 
 def test_a_tensorrt_of_another_major_version_than_the_linked_one_is_refused_there_too(container):

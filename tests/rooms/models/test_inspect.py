@@ -484,6 +484,19 @@ def test_a_model_with_saved_engines_runs_natively_in_both_loaders_where_no_gpu_i
     np.testing.assert_allclose(served, wanted, rtol=1e-5, atol=1e-7)
 
 
+def test_the_development_server_names_engines_that_this_tensorrt_does_not_load(built, tmp_path, caplog):
+    from tftrt_tools.servers.serving.local import loader
+
+    path, _ = built
+    manifest = passport.read(path, passport.MANIFEST)
+    for version, named in (("8.4.3", True), (manifest["versions"]["tensorrt"], False)):
+        manifest["versions"]["tensorrt"] = version
+        passport.write(path, passport.MANIFEST, manifest)
+        caplog.clear()
+        loader._runnable(str(path), tmp_path / version)
+        assert ("has those of 8.4.3, and" in caplog.text) == named and "runs natively" in caplog.text
+
+
 @pytest.mark.parametrize(
     "change, words",
     [
@@ -655,14 +668,18 @@ def test_a_model_of_tensorflows_own_converter_is_understood(zoo_model, tmp_path,
 
     from tensorflow.python.compiler.tensorrt import trt_convert
 
+    from tftrt_tools.base import tf_private
+
     # TensorFlow's converter refuses to start where its tensors would lie on a CPU; nothing else in it needs a GPU.
     monkeypatch.setattr(trt_convert.array_ops, "zeros", lambda shape: types.SimpleNamespace(device="GPU:0"))
-    converter = trt_convert.TrtGraphConverterV2(
-        input_saved_model_dir=str(zoo_model("digits_cnn")),
-        precision_mode="FP16",
-        use_dynamic_shape=True,
-        dynamic_shape_profile_strategy="Range",
-    )
+    # It does not know the user's word that an older patch of TensorRT may stand in.
+    with tf_private._own_version_rule():
+        converter = trt_convert.TrtGraphConverterV2(
+            input_saved_model_dir=str(zoo_model("digits_cnn")),
+            precision_mode="FP16",
+            use_dynamic_shape=True,
+            dynamic_shape_profile_strategy="Range",
+        )
     converter.convert()
     monkeypatch.undo()
     converter.save(str(tmp_path / "stock"))

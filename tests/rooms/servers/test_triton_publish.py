@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import stat
+import subprocess
+import sys
 
 import onnx
 import pytest
@@ -156,6 +158,17 @@ def test_the_files_of_the_models_that_are_not_python_have_no_model_py(tmp_path):
     done = published(onnx_file(tmp_path / "m.onnx"), tmp_path, backend="onnxruntime", replace_config=True)
     assert sorted(one.name for one in pathlib.Path(done.path).iterdir()) == ["assets.extra", "model.onnx"]
     assert (tmp_path / "repository/m/1/model.py").read_text().startswith('"""model.py of Triton')
+
+
+def test_python_leaves_no_bytecode_beside_model_py(tmp_path):
+    """A Triton that polls would load the version again."""
+    version = pathlib.Path(published(onnx_file(tmp_path / "m.onnx"), tmp_path, backend="python").path)
+    before = sorted(version.iterdir())
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    (version / "other.py").write_text("")
+    subprocess.run([sys.executable, "-c", "import other"], cwd=version, env=environment, check=True)
+    assert sorted(version.iterdir()) == sorted([*before, version / "other.py"])
+    assert (version / "__pycache__").is_file()
 
 
 def test_a_saved_model_goes_to_the_tensorflow_backend(tmp_path, tftrt, zoo_model):

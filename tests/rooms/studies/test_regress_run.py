@@ -21,6 +21,7 @@ from tftrt_tools.models.execution.runner import Where
 from tftrt_tools.models.execution.trace import CallTrace
 from tftrt_tools.models.kinds.model import Contents
 from tftrt_tools.models.kinds.names import Matched
+from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.servers.load import drive_job
 from tftrt_tools.servers.load.request_entries import Entries
 from tftrt_tools.studies.regression import in_process, models, pair, regress, rounds
@@ -206,6 +207,24 @@ def test_without_a_server_the_slower_candidate_fails_too(native, slower, images,
         and document["failed"] == {"native": 0, "candidate": 0}
     )
     assert (document["engines"]["answer"], document["engines"]["reason"]) == ("no", "it has no engine op")
+
+
+def test_in_process_engines_that_this_tensorrt_does_not_load_are_named(zoo_model, built_once, tmp_path, capsys):
+    model = shutil.copytree(built_once[0], tmp_path / "built")
+    manifest = passport.read(model, passport.MANIFEST)
+    manifest["versions"]["tensorrt"] = "8.4.3"
+    passport.write(model, passport.MANIFEST, manifest)
+    run(
+        f"--native={zoo_model('digits_cnn')}",
+        f"--candidate={model}",
+        "--in_process",
+        *QUICK,
+        "--no_engine_fallback",
+        f"--json={tmp_path / 'r.json'}",
+    )
+    engines = json.loads((tmp_path / "r.json").read_text())["engines"]
+    assert engines["answer"] == "no" and f"the engines of {model} were built for TensorRT 8.4.3" in engines["reason"]
+    assert f"note: the engines of {model} were built for TensorRT 8.4.3" in " ".join(capsys.readouterr().err.split())
 
 
 def test_in_process_a_request_that_the_model_refuses_is_told(native, tmp_path):

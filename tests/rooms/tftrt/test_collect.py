@@ -1,19 +1,22 @@
 """Ranges collected on a CPU from the tensors inside the engines."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tests import stacks
+from tests.engine_models import Recurrent
 from tests.zoo import zoo_inputs
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel.job import inline
 from tftrt_tools.tftrt.calibration.job import collect
 from tftrt_tools.tftrt.calibration.job.histogram import Histogram
-from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.job import prepare
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 
@@ -34,9 +37,9 @@ def inlined(zoo_model):
     def get(name, signature="serving_default"):
         if (name, signature) not in known:
             root = tf.saved_model.load(str(zoo_model(name)))
-            frozen = graph_pass.freeze(signature, root.signatures[signature])
-            converted = graph_pass.run(frozen, Settings(use_dynamic_shape=name == "lstm_tagger")).graph_def
-            graph_def, tensors = inline.inline_segments(converted)
+            settings = Settings(use_dynamic_shape=name == "lstm_tagger")
+            frozen, result = prepare.passed(signature, root.signatures[signature], settings)
+            graph_def, tensors = inline.inline_segments(result.graph_def)
             constants = {node.name for node in graph_def.node if node.op == "Const"}
             # On a CPU an op of batch normalization leaves its last outputs as the memory was.
             unset = {
@@ -134,10 +137,10 @@ def test_two_batches_are_counted_as_the_sum_of_each(inlined):
 def test_tensors_that_only_pass_values_on_share_a_histogram(inlined):
     one = inlined("digits_cnn")
     (tensors,) = one.tensors.values()
-    inner = {
-        key.rsplit("/", 2)[-2] + "/" + key.rsplit("/", 1)[-1]: outer for key, outer in tensors.items() if "/" in key
-    }
-    pool, flat, relu = inner["pool/MaxPool:0"], inner["flatten/Reshape:0"], inner["conv2/Relu:0"]
+    pool, flat, relu = (
+        next(outer for inner, outer in tensors.items() if re.search(f"/{stacks.node(name)}:0$", inner))
+        for name in (f"pool/{stacks.POOL}", "flatten/Reshape", "conv2/Relu")
+    )
     got = collect.collect(one.frozen, one.graph_def, [pool, flat, relu], batches("digits_cnn", 1))
     assert got[pool] is got[flat] and got[pool] is not got[relu]
     alone = collect.collect(one.frozen, one.graph_def, [flat], batches("digits_cnn", 1))
@@ -152,13 +155,16 @@ def test_a_model_with_lookup_tables(inlined):
     assert any(histogram.absmax > 0 for histogram in got.values())
 
 
-def test_what_runs_in_a_loop_is_counted_in_every_iteration(inlined):
-    one = inlined("lstm_tagger")
-    batch = batches("lstm_tagger", 1)
-    got = collect.collect(one.frozen, one.graph_def, one.computed, batch)
-    steps = max(array.shape[1] for array in batch[0].values() if array.ndim > 1)
-    products = [histogram.count for name, histogram in got.items() if "/while/MatMul" in name]
-    assert products and all(count % steps == 0 and count > 0 for count in products)
+def test_what_runs_in_a_loop_is_counted_in_every_iteration():
+    model = Recurrent()
+    frozen, result = prepare.passed(
+        "serving_default", model.__call__.get_concrete_function(), Settings(use_dynamic_shape=True)
+    )
+    graph_def, tensors = inline.inline_segments(result.graph_def)
+    names = [outer for inner in tensors.values() for outer in inner.values() if "/while/MatMul" in outer]
+    batch = {"x": np.random.default_rng(1).normal(size=(2, 5, 8)).astype("f4")}
+    got = collect.collect(frozen, graph_def, names, [batch])
+    assert names and [got[name].count for name in names] == [2 * 5 * 8] * len(names)
 
 
 @pytest.mark.parametrize("name", ["bert_encoder", "dynamic_segmenter", "tf1_export", "mobilenet_v2"])
@@ -181,8 +187,9 @@ def test_what_is_not_finite_names_node_and_batch(value, says, inlined):
     good, bad = batches("digits_cnn", 2)
     bad["image"] = bad["image"].copy()
     bad["image"].flat[0] = value
-    name = next(name for name in one.computed if name.endswith("conv1/Conv2D:0"))
-    with pytest.raises(errors.TftrtError, match=f"conv1/Conv2D gives ({says}) for calibration batch 2"):
+    node = stacks.node(stacks.here().first)
+    name = next(name for name in one.computed if re.search(f"/{node}:0$", name))
+    with pytest.raises(errors.TftrtError, match=f"/{node} gives ({says}) for calibration batch 2"):
         collect.collect(one.frozen, one.graph_def, [name], [good, bad])
 
 

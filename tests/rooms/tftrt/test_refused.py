@@ -228,7 +228,7 @@ def test_several_foreseen_nodes_stay_in_tensorflow_at_once(monkeypatch, tmp_path
     layers = tf.keras.layers
     x = tf.keras.Input((None, 16), name="x")
     # The sizes of what it normalizes reach the second engine as a tensor.
-    normalized = layers.LayerNormalization()(layers.Conv1D(16, 3, padding="same", activation="relu")(x))
+    normalized = keras_layers.Normalization()(layers.Conv1D(16, 3, padding="same", activation="relu")(x))
     first, second = (layers.SeparableConv1D(16, size, padding="same")(normalized) for size in (3, 5))
     y = layers.Dense(8, activation="relu")(layers.Dense(16, activation="relu")(first * second + 1.0))
     tf.saved_model.save(tf.keras.Model(x, y), str(tmp_path / "model"))
@@ -399,7 +399,7 @@ def test_build_leaves_the_nodes_that_were_foreseen_where_the_refusal_names_none(
             finding.pop("nodes", None)
         passport.write(made, passport.MANIFEST, manifest)
     builds = Refusals("DepthwiseConv2dNative", logged=UNNAMED)
-    done = refused_build(monkeypatch, made, tmp_path / "built", builds, tmp_path, "x:1x24x16,4x24x16")
+    done = refused_build(monkeypatch, made, tmp_path / "built", builds, tmp_path, f"{X}:1x24x16,4x24x16")
     assert any(builds.refusals) and done.built and not done.unbuilt and done.complete
     (left,) = done.signatures[0].refused_nodes
     assert left.node.endswith("/depthwise") and "Channel dimension must be static" in left.reason

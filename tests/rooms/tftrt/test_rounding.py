@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tests.engine_models import Recurrent
 from tests.zoo import zoo_inputs
 from tftrt_tools.accuracy import harm, simulation_job
 from tftrt_tools.models.execution import run as runs
@@ -76,8 +77,10 @@ def test_int8_rounds_what_enters_convolutions_products_and_pools_and_not_the_nor
     )
 
 
-def test_inside_a_loop_nodes_are_found_too(inlined):
-    _, _, graph_def, tensors = inlined("lstm_tagger")
+def test_inside_a_loop_nodes_are_found_too():
+    model = Recurrent()
+    frozen = graph_pass.freeze("serving_default", model.__call__.get_concrete_function())
+    graph_def, tensors = inline.inline_segments(graph_pass.run(frozen, Settings(use_dynamic_shape=True)).graph_def)
     assert any("while" in site.name and site.op == "MatMul" for site in rounding_sites.int8_sites(graph_def, tensors))
 
 

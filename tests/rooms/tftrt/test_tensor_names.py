@@ -186,6 +186,7 @@ def test_sizes_keep_their_places_in_slices_and_between_others():
     ]
 
 
+@stacks.needs_keras_2
 def test_the_taggers_first_engine_has_the_name_that_tensorrt_was_seen_to_write(zoo_model):
     """Line 10 of its table was "(Unnamed Layer* 31) [Constant]_output: 0", the first scale of zero, on an H200."""
     root = tf.saved_model.load(str(zoo_model("lstm_tagger")))

@@ -1,5 +1,6 @@
 """TF-TRT with a TensorRT that has no implicit batch mode, as NVIDIA's container 25.02 has: a stand-in says that it is here."""
 
+import numpy as np
 import pytest
 
 from tests.command_line import assert_clear
@@ -96,6 +97,20 @@ def test_engines_of_an_implicit_batch_are_not_built(implicit, tensorrt_10, tftrt
     done = tftrt("build", implicit, f"--shapes={SHAPES}")
     assert_clear(done, 2, "have an implicit batch, which TensorRT 10 does not have")
     assert "convert the original model again" in done.stderr
+
+
+def test_nor_does_tensorrt_calibrate_them(implicit, zoo_model, tensorrt_10, tftrt, tmp_path):
+    np.savez(tmp_path / "data.npz", image=np.random.default_rng(0).random((8, 8, 8, 1), np.float32))
+    flags = (f"--output_table={tmp_path / 'table'}", f"--calibration_data={tmp_path / 'data.npz'}")
+    done = tftrt("calibrate", implicit, "--calibrator=tensorrt", *flags)
+    *_, cause, mend = done.stderr.splitlines()  # behind the notes on the batch mode and on INT8
+    assert done.returncode == 2 and mend.startswith("  convert the original model again here")
+    assert cause == (
+        f"tftrt: error: the engine ops of {implicit} have an implicit batch, which TensorRT 10 does not have, so it cannot calibrate them"
+    )
+    # The original gets dynamic shapes, and then there is no GPU here.
+    original = tftrt("calibrate", zoo_model("digits_cnn"), "--calibrator=tensorrt", *flags)
+    assert original.returncode == 1 and "--calibrator=tensorrt calibrates on a GPU" in original.stderr
 
 
 def test_they_can_be_taken_away(implicit, tensorrt_10, tftrt, tmp_path):

@@ -20,9 +20,9 @@ def missing(why: str, built_with: str = "") -> errors.TftrtError:
     return errors.TftrtError(f"{why}: {errors.no_bindings()}", _mend(built_with))
 
 
-def note() -> str:
-    """What a machine without it cannot do, for `tftrt doctor`."""
-    return f"{errors.no_bindings()}: TF-TRT does without it, plans do not (`tftrt convert --backend=tensorrt`). For plans: {_mend('')}"
+def note(loaded: str = "") -> str:
+    """What a machine without it cannot do, for `tftrt doctor`. Args: loaded: the TensorRT of TensorFlow, where plans want that one, too."""
+    return f"{errors.no_bindings()}: TF-TRT does without it, plans do not (`tftrt convert --backend=tensorrt`). For plans: {_mend(loaded)}"
 
 
 def _mend(built_with: str) -> str:
@@ -36,6 +36,6 @@ def _mend(built_with: str) -> str:
     if release == releases.LAST_BINDINGS:
         pythons = " or ".join(map(releases.text, releases.BINDINGS_PYTHONS))
         return f"{'' if able else f'with Python {pythons}: '}{releases.BINDINGS_OF_LAST}"
-    # It is read from a file, and a line to be pasted into a shell.
-    exact = re.fullmatch(r"\d+(\.\d+)+", built_with)
-    return f"pip install tensorrt=={built_with}" if exact else "install the tensorrt that the plan was built with"
+    # It is read from a file, and a line to be pasted into a shell. PyPI has a fourth number for some releases (10.8.0.43), for others none.
+    exact = re.fullmatch(r"(\d+\.\d+\.\d+)(\.\d+)?", built_with)
+    return f"pip install 'tensorrt=={exact[1]}.*'" if exact else "install the tensorrt that the plan was built with"

@@ -124,16 +124,23 @@ def _notes(facts: Facts) -> Iterator[str]:
             f"{tensorflow.distribution} and {', '.join(others)} write to the same directory: "
             f"the one installed last is imported"
         )
-    if not facts.bindings:
-        yield bindings.note()
     linked, loaded = (tuple(facts.asked.get("linked", ())), tuple(facts.asked.get("tensorrt", {}).get("loaded", ())))
+    explicit = bool(loaded) and not releases.has_implicit_batch(loaded[0])
+    if not facts.bindings:
+        yield bindings.note(releases.text(loaded) if explicit else "")
     if linked and loaded and tensorrt_rule.stands_in(loaded, linked):
         yield (
             f"TensorRT {releases.text(loaded)} stands in for the {releases.text(linked)} that {tensorflow.name} asks for, "
             f"because {tensorrt_rule.ALLOW} says so; engines fit {releases.text(loaded)} alone"
         )
-    if loaded and not releases.has_implicit_batch(loaded[0]):
+    if explicit:
         yield from _notes_of_explicit_batch(releases.text(loaded))
+        if facts.bindings:
+            package = installed.version_of("tensorrt")
+            yield (
+                "plans: `tftrt convert --backend=tensorrt` uses TensorRT's Python package, which is here"
+                + (f": {package}" if package else "")
+            )
     compiled = tensorflow.build.get("cuda_compute_capabilities", [])
     for capability in sorted({gpu.compute_capability for gpu in facts.gpus}):
         if compiled and not any(_runs(code, capability) for code in compiled):
@@ -154,9 +161,6 @@ def _notes_of_explicit_batch(loaded: str) -> Iterator[str]:
         f"INT8: ranges reach the engines through calibrators, which TensorRT deprecates since {releases.CALIBRATORS_DEPRECATED}; "
         "`tftrt verify` says whether the engines keep them"
     )
-    package = installed.version_of("tensorrt")
-    there = f"is here: {package}" if package else "is not installed here"
-    yield f"plans: `tftrt convert --backend=tensorrt` needs TensorRT's Python package, which {there}"
 
 
 def _runs(code: str, capability: str) -> bool:

@@ -115,7 +115,12 @@ class InProcess:
                 if ran.mode == "cpu"
                 else Evidence(
                     source="GPU",
-                    seen="there is none here: engine ops were replaced by their native segments",
+                    seen="; ".join(
+                        filter(
+                            None,
+                            ("there is none here: engine ops were replaced by their native segments", ran.where.remark),
+                        )
+                    ),
                     speaks=NO,
                     weight=CERTAIN,
                 )

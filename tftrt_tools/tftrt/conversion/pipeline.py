@@ -20,7 +20,7 @@ from tftrt_tools.models.execution import run
 from tftrt_tools.models.execution.coverage import check as check_shapes
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds.savedmodel import kind as saved_model
-from tftrt_tools.models.savedmodel import files, flops, passport, staging
+from tftrt_tools.models.savedmodel import describe, files, flops, passport, staging
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.sources.opened import check, opened
 from tftrt_tools.models.sources.source import Source
@@ -312,12 +312,24 @@ def calibrate(
     source = _checked(source)
     with opened(source, os.fspath(log_file) if log_file else None) as model:
         digest = background.start(lambda: files.digest(source.path))  # while the child loads TensorFlow
+        if settings.calibrator == "tensorrt" and not stack_room.has_implicit_batch():
+            _refuse_implicit_batch(model)
         request = CalibrateRequest(source=model, settings=settings, int8=TablesFrom(options=data, compare=compare))
         answer = pass_apart.run(converting.calibrate, request, env=pass_log.ENV, log_file=log_file).result
     calibration = answer.calibration(settings.calibrator, _absolute(source), digest.result())
     if target:
         calibration.write(target, overwrite)
     return CalibrationRun(str(target) if target else None, calibration, time.monotonic() - start)
+
+
+def _refuse_implicit_batch(model: str) -> None:
+    """TensorRT calibrates engines that it builds, and this one builds none with an implicit batch."""
+    if any(engine.implicit_batch for engine in describe.describe(model)[0].engines):
+        raise errors.UsageError(
+            f"the engine ops of {model} have an implicit batch, which TensorRT {stack_room.tensorrt_major()} does not have, so it cannot "
+            "calibrate them",
+            "convert the original model again here, or leave out --calibrator=tensorrt: the toolkit's needs no engine",
+        )
 
 
 def _check_file(output: str | os.PathLike[str], overwrite: bool) -> pathlib.Path:

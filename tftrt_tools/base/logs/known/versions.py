@@ -17,6 +17,14 @@ OTHER_TENSORRT = known(
     meaning="An engine was built by another TensorRT. TF-TRT does not check that: the process often ends right after this line.",
     mend=_REBUILD,
 )
+UNLOADABLE = known(
+    "engines_of_other_tensorrt_not_loaded",
+    "version",
+    "warning",
+    "engines of another TensorRT: {model} has those of {built}, and {here} is here, which loads none of them on any GPU",
+    meaning="The development server has no GPU and loads no engine. With the TensorRT that is here a GPU would not run them either.",
+    mend=_REBUILD,
+)
 NO_ENGINE_FILE = known(
     "no_engine_file",
     "version",
@@ -185,6 +193,7 @@ OLD_SEGMENT = known(
 
 ALL = (
     OTHER_TENSORRT,
+    UNLOADABLE,
     NO_ENGINE_FILE,
     OTHER_GPU,
     SIMILAR_GPU,

@@ -37,11 +37,11 @@ def load(path: str, wanted: Wanted) -> Iterator[Loaded]:
     gpu = prepared(path, wanted)
     with contextlib.ExitStack() as stack:
         if gpu:
-            yield Loaded(path, where(gpu), wanted.tags)
+            yield Loaded(path, where(path, gpu), wanted.tags)
             return
         copy = str(pathlib.Path(stack.enter_context(scratch.folder("native"))) / "model")
         replaced = native_copy.write(path, copy)
-        yield Loaded(copy if replaced else path, where(None, replaced), wanted.tags)
+        yield Loaded(copy if replaced else path, where(path, None, replaced), wanted.tags)
 
 
 def prepared(path: str, wanted: Wanted) -> dict[str, str] | None:
@@ -54,10 +54,17 @@ def prepared(path: str, wanted: Wanted) -> dict[str, str] | None:
     return gpu
 
 
-def where(gpu: dict[str, str] | None, replaced: Sequence[str] = ()) -> Where:
-    """The Where of a SavedModel. Args: gpu: None without one. replaced: engine ops that became their native segments."""
+def where(path: str, gpu: dict[str, str] | None, replaced: Sequence[str] = ()) -> Where:
+    """The Where of a SavedModel. Args: path: its own. gpu: None without one. replaced: engine ops that became their native segments."""
     mode: runner.Mode = "gpu" if gpu else "native segments" if replaced else "cpu"
-    return runner.Where(mode=mode, gpu=gpu, replaced=tuple(replaced), runtime="TensorFlow", version=tf.__version__)
+    return runner.Where(
+        mode=mode,
+        gpu=gpu,
+        replaced=tuple(replaced),
+        runtime="TensorFlow",
+        version=tf.__version__,
+        remark=guard.unloadable(path) if replaced else "",
+    )
 
 
 class Loaded:

@@ -112,4 +112,10 @@ def _runnable(path: str, folder: pathlib.Path) -> str | pathlib.Path:
     replaced = native_copy.write(path, folder)
     which = f"engine of {path} runs" if len(replaced) == 1 else f"engines of {path} run"
     _log.warning("no GPU here: %d TF-TRT %s natively", len(replaced), which)
+    if other := guard.other_tensorrt(path):
+        _log.warning(
+            "engines of another TensorRT: %s has those of %s, and %s is here, which loads none of them on any GPU",
+            path,
+            *other,
+        )
     return folder

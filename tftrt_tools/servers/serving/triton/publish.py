@@ -40,8 +40,11 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"[^/\\:\s\x00-\x1f]+")
+# Python writes the bytecode of model.py into a folder of this name, and a Triton that polls takes that for a change of the version and
+# loads it again. Where a file is in the way, Python goes without. PYTHONDONTWRITEBYTECODE does not stop the Python backend's 3.12.
+NO_BYTECODE = "__pycache__"
 # Files of a version that `publish` writes.
-_OWN = frozenset({"model.onnx", "model.py", files.PASSPORT.parts[0]})
+_OWN = frozenset({"model.onnx", "model.py", NO_BYTECODE, files.PASSPORT.parts[0]})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -302,6 +305,7 @@ def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> Non
             shutil.copytree(passport.folder(target), passport.folder(stage))
     if backend.name == "python":
         plain_file.write_text(stage / "model.py", python_model.text())
+        plain_file.write_text(stage / NO_BYTECODE, "")
 
 
 def _copy(pairs: Sequence[tuple[str, str]], stage: pathlib.Path) -> None:
