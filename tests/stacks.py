@@ -76,6 +76,9 @@ needs_bindings = pytest.mark.skipif(
 
 _KERAS_3 = importlib.util.find_spec("tensorflow") is not None and here().tensorflow != STACKS["2.14"].tensorflow
 needs_keras_2 = pytest.mark.skipif(_KERAS_3, reason="it states nodes of Keras 2's graph, and Keras 3 writes others")
+needs_keras_3 = pytest.mark.skipif(
+    not _KERAS_3, reason="Keras 2 saves a subclass with its own variables, which a session finds"
+)
 needs_keras_2_optimizers = pytest.mark.skipif(
     _KERAS_3,
     reason="Keras 3 has no legacy optimizers, and tells TensorFlow of no class that restores one: it is loaded as any object",

@@ -1,7 +1,9 @@
 """What `convert` takes, every command takes, with the same names; what nobody takes is told in a line, with the way from there."""
 
+import importlib
 import json
 import pathlib
+import sys
 import zipfile
 
 import h5py
@@ -56,6 +58,63 @@ def test_a_session_finds_the_values_of_what_a_keras_file_becomes(tmp_path):
         (output,) = signature.outputs.values()
         found = session.run(output.name, {signature.inputs["text"].name: given})
     np.testing.assert_allclose(found, np.array(model(tf.constant(given))), rtol=1e-5, atol=1e-6)
+
+
+SUBCLASSES = """
+import tensorflow as tf
+
+
+class Two(tf.keras.Model):
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.first, self.second = tf.keras.layers.Dense(3), tf.keras.layers.Dense(2)
+
+    def call(self, x):
+        return self.second(self.first(x))
+
+
+class Pair(Two):
+    def call(self, x, y):
+        return self.second(self.first(x) + y)
+
+
+CUSTOM = {"Two": Two, "Pair": Pair}
+"""
+
+
+@pytest.fixture
+def subclasses(tmp_path, monkeypatch):
+    """A module of two subclasses of Model in the current folder, and `name.keras` of each, as it was called with 2 rows."""
+    (tmp_path / "own_subclasses.py").write_text(SUBCLASSES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("own_subclasses")
+    models = {"two": (module.Two(), [tf.ones((2, 4))]), "pair": (module.Pair(), [tf.ones((2, 4)), tf.ones((2, 3))])}
+    for name, (model, given) in models.items():
+        model(*given)
+        model.save(tmp_path / f"{name}.keras")
+    yield models
+    del sys.modules["own_subclasses"]
+
+
+@stacks.needs_keras_3
+def test_a_session_finds_the_values_of_a_subclass_too(subclasses):
+    model, (given,) = subclasses["two"]
+    source = Source(path="two.keras", custom_objects="own_subclasses:CUSTOM")
+    with opened(source) as folder, tf.compat.v1.Session(graph=tf.Graph()) as session:
+        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+        signature = loaded.signature_def["serving_default"]
+        (output,), (fed,) = signature.outputs.values(), signature.inputs.values()
+        found = session.run(output.name, {fed.name: given.numpy()})
+    np.testing.assert_allclose(found, np.array(model(given)), rtol=1e-5, atol=1e-6)
+
+
+@stacks.needs_keras_3
+def test_a_subclass_of_several_arguments_is_one_clear_line(subclasses):
+    with pytest.raises(errors.TftrtError, match="Keras does not say what Pair of .*pair.keras takes: ") as raised:
+        with opened(Source(path="pair.keras", custom_objects="own_subclasses:CUSTOM")):
+            pass
+    assert "model.export('DIR', input_signature=" in raised.value.mend and "\n" not in raised.value.cause
 
 
 @pytest.fixture(scope="module")

@@ -80,6 +80,18 @@ def test_publish_and_inspect_name_the_variable(tmp_path, tftrt):
     assert planner.plan(str(bad), Settings()).signatures[0].findings[0].about == "kernel"
 
 
+@pytest.mark.parametrize("command", ["bench {0} {0}", "regress --in_process --native={0} --candidate={0}"])
+def test_what_runs_models_as_a_server_does_names_the_variable(command, tmp_path, tftrt):
+    bad = saved(tmp_path / "bad", Variable)
+    done = tftrt(*command.format(bad).split())
+    cause, mend = done.stderr.splitlines()[-2:]
+    assert done.returncode == 1 and cause.startswith("tftrt: error: "), done.stderr
+    assert cause.endswith(
+        f"{bad}: kernel: TensorFlow Serving does not find the value of this variable, only tf.saved_model.load does"
+    )
+    assert "one.value for one in model.variables" in mend
+
+
 @pytest.mark.skipif(int(keras.__version__.split(".")[0]) < 3, reason="Keras 2 saves its variables themselves")
 @pytest.mark.parametrize(
     ("save", "found"),

@@ -41,11 +41,12 @@ def job(request: KerasRequest) -> KerasExported:
         told = errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text))
         raise keras_file.of_another(source, facts.keras) or told from None
     progress.say("exporting the Keras model")
-    # A subclass has no inputs of its own.
-    if (installed.version_of("keras") or "").startswith("2.") or not getattr(model, "inputs", None):
+    if (installed.version_of("keras") or "").startswith("2."):
         tf.saved_model.save(model, request.output)
     else:
-        _save(model, request.output)
+        _save(
+            model, _signature(model) if getattr(model, "inputs", None) else _of_subclass(source, model), request.output
+        )
     return KerasExported(class_name=type(model).__name__, parameters=int(model.count_params()))
 
 
@@ -81,12 +82,23 @@ def _own_names(custom: dict[str, object] | None) -> set[str]:
     return own | set(custom)
 
 
-def _save(model: tf.keras.Model, output: str) -> None:
-    """Save a model of Keras 3, which does not give its names to TensorFlow.
+def _save(model: tf.keras.Model, signature: tf.types.experimental.ConcreteFunction, output: str) -> None:
+    """Save a model of Keras 3.
 
     Saved with it would be copies of its variables; a session, which is how TensorFlow Serving loads, does not find the values of those that
     the signature reads. So these themselves are saved.
     """
+    import tensorflow as tf
+
+    root = tf.Module()
+    root.read = list(signature.variables)
+    resource = tf.saved_model.experimental.TrackableResource
+    root.tables = [one for one in tf.train.TrackableView(model).descendants() if isinstance(one, resource)]
+    tf.saved_model.save(root, output, signatures={"serving_default": signature})
+
+
+def _signature(model: tf.keras.Model) -> tf.types.experimental.ConcreteFunction:
+    """The signature of a model of Keras 3 with its names, which Keras 3 does not give to TensorFlow."""
     import tensorflow as tf
 
     specs = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in model.inputs}
@@ -100,11 +112,19 @@ def _save(model: tf.keras.Model, output: str) -> None:
             else dict(zip(_output_names(model), tf.nest.flatten(outputs), strict=True))
         )
 
-    signature, root = tf.function(serve).get_concrete_function(specs), tf.Module()
-    root.read = list(signature.variables)
-    resource = tf.saved_model.experimental.TrackableResource
-    root.tables = [one for one in tf.train.TrackableView(model).descendants() if isinstance(one, resource)]
-    tf.saved_model.save(root, output, signatures={"serving_default": signature})
+    return tf.function(serve).get_concrete_function(specs)
+
+
+def _of_subclass(source: pathlib.Path, model: tf.keras.Model) -> tf.types.experimental.ConcreteFunction:
+    """The signature that tf.saved_model.save gives a subclass of Keras 3: it has no inputs of its own, but the shapes of its first call.
+    Raises: TftrtError where Keras has none, as for several arguments."""
+    try:
+        return model._default_save_signature.get_concrete_function()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise errors.TftrtError(
+            f"Keras does not say what {type(model).__name__} of {source} takes: {' '.join(str(error).split())[:300]}",
+            "save it with model.export('DIR', input_signature=[…]), and give that directory",
+        ) from None
 
 
 def _output_names(model: tf.keras.Model) -> list[str]:

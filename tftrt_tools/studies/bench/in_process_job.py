@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tftrt_tools.models.execution.run import Indexed, LoadRequest
 
 if TYPE_CHECKING:
+    from tftrt_tools.models.savedmodel.inspection import Finding
     from tftrt_tools.servers.serving.local.failure import Failure
 
 
@@ -37,12 +38,24 @@ def make(asked: LoadRequest) -> Indexed:
                     call, dict(zip(aliases, found, strict=True)), pathlib.Path(asked.answers) / f"{number}.npz"
                 )
     except failure.Failure as error:
-        raise errors.TftrtError(f"{asked.model}: {error.to_text()}", _mend(error)) from None
+        lost = _lost(asked.model) if error.code.name == "FAILED_PRECONDITION" else None
+        if lost:
+            raise errors.TftrtError(f"{asked.model}: {lost.about}: {lost.text}", lost.mend) from None
+        raise errors.TftrtError(f"{asked.model}: {error.to_text().splitlines()[0]}", _mend(error)) from None
 
     def infer(index: int) -> None:
         servable.run(feeds[index], fetches)
 
     return infer, len(feeds)
+
+
+def _lost(model: str) -> Finding | None:
+    """The Finding on variables of which this runtime finds no value, as of a Keras 3 model that tf.saved_model.save wrote."""
+    from tftrt_tools.models.savedmodel import tensor_kinds
+    from tftrt_tools.models.savedmodel.job import protos, session_load
+
+    variables = session_load.lost(protos.meta_graph(protos.read(model)))
+    return tensor_kinds.lost(variables) if variables else None
 
 
 def _mend(error: Failure) -> str:
