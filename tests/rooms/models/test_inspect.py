@@ -556,6 +556,11 @@ def test_a_table_of_another_tensorrt_is_found(digits):
     (other,) = set(findings.find(seen, "8.6.1")) - set(findings.find(seen))
     assert "for TensorRT 8.5.3; here is 8.6.1" in other.text and "--calibration_table" in other.mend
     assert set(findings.find(seen, "8.5.3.1")) == set(findings.find(seen))
+    assert "model.export" not in other.mend
+    # A Keras file becomes another graph in the Keras that comes with another TensorRT, and its table fits none.
+    of_file = dataclasses.replace(seen, manifest={**seen.manifest, "source": "/models/digits.h5"})
+    (other,) = set(findings.find(of_file, "8.6.1")) - set(findings.find(of_file))
+    assert "--calibration_table" in other.mend and "model.export('DIR')" in other.mend and "digits.h5" in other.mend
 
 
 def test_graph_and_manifest_that_disagree_are_found(digits):
