@@ -599,6 +599,19 @@ def test_an_engine_that_the_build_left_out_and_named_is_no_finding(digits):
     assert not look(digits).findings
 
 
+def test_what_the_build_left_to_tensorflow_is_shown_with_its_reason(digits):
+    said = passport.read(digits, passport.MANIFEST)
+    (engine,) = look(digits).engines
+    said["signatures"][0]["refused_nodes"] = [
+        {"node": "conv/crop", "op": "StridedSlice", "reason": "TensorRT refuses this node (SLICE)"}
+    ]
+    said["signatures"][0]["unbuilt"] = [{"name": engine.name, "reason": "not built: out of memory", "refused": True}]
+    passport.write(digits, passport.MANIFEST, said)
+    shown = " ".join(tftrt_inspect(digits).stdout.split())
+    assert "node conv/crop (StridedSlice) stays in TensorFlow: TensorRT refuses this node (SLICE)" in shown
+    assert f"{engine.name} has no engine and runs in TensorFlow: not built: out of memory" in shown
+
+
 def test_a_calibrated_engine_is_not_complained_about(digits):
     edit(digits, set_engine(precision_mode="INT8", use_calibration=True, calibration_data="table"))
     assert not any("calibrate" in one.text for one in look(digits).findings)
