@@ -376,5 +376,5 @@ def _check_engines(done: Conversion) -> None:
     )
     raise errors.CheckFailed(
         f"no segment is worth an engine: all {len(left)} computing ops would stay in TensorFlow",
-        f"{mend}, or accept with --allow_no_engines",
+        "; ".join(filter(None, (f"{mend}, or accept with --allow_no_engines", advice.loops(left).rstrip(".")))),
     )
