@@ -313,3 +313,22 @@ def test_models_are_given_by_place_or_by_flag(command, flags, tftrt):
     with pytest.raises(errors.UsageError, match="is given"):
         _flags.parse(command, module, ["a", f"--{flags[0]}=b"])
     assert_clear(tftrt(command, "a", "b", "c"), 2, "unexpected argument 'c'")
+
+
+@pytest.mark.parametrize(
+    ("command", "word", "hint"),
+    [
+        ("tune", "--goal=top1:threshold=0.9", "--accuracy says what has to be kept here"),
+        ("optimize", "--accuracy=top1:threshold=0.9", "--goal says what has to be kept here"),
+        ("convert", "--output=made", "--output_saved_model_dir names what is made here"),
+        ("export", "--output_saved_model_dir=made.onnx", "--output names what is made here"),
+        ("verify", "--accuracy=top1:threshold=0.9", "`tftrt verify --help`"),
+    ],
+)
+def test_a_flag_that_another_command_calls_otherwise_is_named(command, word, hint):
+    from tftrt_tools.command_line.commands import _flags
+
+    module = importlib.import_module(f"tftrt_tools.command_line.commands.{command}")
+    with pytest.raises(errors.UsageError, match="Unknown command line flag") as caught:
+        _flags.parse(command, module, [word])
+    assert caught.value.mend.startswith(hint) and caught.value.mend.endswith("lists the flags")

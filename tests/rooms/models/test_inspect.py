@@ -556,6 +556,11 @@ def test_a_table_of_another_tensorrt_is_found(digits):
     (other,) = set(findings.find(seen, "8.6.1")) - set(findings.find(seen))
     assert "for TensorRT 8.5.3; here is 8.6.1" in other.text and "--calibration_table" in other.mend
     assert set(findings.find(seen, "8.5.3.1")) == set(findings.find(seen))
+    assert "model.export" not in other.mend
+    # A Keras file becomes another graph in the Keras that comes with another TensorRT, and its table fits none.
+    of_file = dataclasses.replace(seen, manifest={**seen.manifest, "source": "/models/digits.h5"})
+    (other,) = set(findings.find(of_file, "8.6.1")) - set(findings.find(of_file))
+    assert "--calibration_table" in other.mend and "model.export('DIR')" in other.mend and "digits.h5" in other.mend
 
 
 def test_graph_and_manifest_that_disagree_are_found(digits):
@@ -592,6 +597,19 @@ def test_an_engine_that_the_build_left_out_and_named_is_no_finding(digits):
     ]
     passport.write(digits, passport.MANIFEST, said)
     assert not look(digits).findings
+
+
+def test_what_the_build_left_to_tensorflow_is_shown_with_its_reason(digits):
+    said = passport.read(digits, passport.MANIFEST)
+    (engine,) = look(digits).engines
+    said["signatures"][0]["refused_nodes"] = [
+        {"node": "conv/crop", "op": "StridedSlice", "reason": "TensorRT refuses this node (SLICE)"}
+    ]
+    said["signatures"][0]["unbuilt"] = [{"name": engine.name, "reason": "not built: out of memory", "refused": True}]
+    passport.write(digits, passport.MANIFEST, said)
+    shown = " ".join(tftrt_inspect(digits).stdout.split())
+    assert "node conv/crop (StridedSlice) stays in TensorFlow: TensorRT refuses this node (SLICE)" in shown
+    assert f"{engine.name} has no engine and runs in TensorFlow: not built: out of memory" in shown
 
 
 def test_a_calibrated_engine_is_not_complained_about(digits):

@@ -196,6 +196,17 @@ def test_what_inspect_finds_fault_with_is_refused(verified, tmp_path):
     )
 
 
+def test_what_the_build_left_to_tensorflow_is_a_note(verified, tmp_path):
+    manifest = passport.read(verified, passport.MANIFEST)
+    manifest["signatures"][0]["refused_nodes"] = [{"node": "crop", "op": "StridedSlice", "reason": "refused"}]
+    name = manifest["signatures"][0]["engines"][0]["name"]
+    manifest["signatures"][0]["unbuilt"] = [{"name": name, "reason": "not ready when --max_build_minutes=1 were over"}]
+    passport.write(verified, passport.MANIFEST, manifest)
+    done = publish.publish(verified, "m", str(tmp_path / "models"), NO_WARMUP)
+    assert "node crop (StridedSlice) stays in TensorFlow: refused" in done.notes
+    assert any(note.startswith(f"{name} has no engine and runs in TensorFlow: not ready") for note in done.notes)
+
+
 @pytest.mark.parametrize(
     ("name", "base", "options", "words"),
     [

@@ -1,8 +1,10 @@
 """`tftrt publish --server=triton` without a server: what it writes, how it batches, what it refuses, what is left when it is stopped."""
 
+import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -196,6 +198,32 @@ def test_a_saved_model_goes_to_the_tensorflow_backend(tmp_path, tftrt, zoo_model
         "--triton_tensorrt=10.13",
     )
     assert_clear(again, 3, "Triton 26.02 has no TensorFlow backend")
+
+
+def test_what_nothing_has_shown_of_the_engines_of_a_saved_model_is_a_note(tmp_path, converted):
+    model = tmp_path / "model"
+    shutil.copytree(converted("digits_cnn"), model)
+    manifest = passport.read(model, passport.MANIFEST)
+    manifest["signatures"][0]["refused_nodes"] = [{"node": "crop", "op": "StridedSlice", "reason": "refused"}]
+    passport.write(model, passport.MANIFEST, manifest)
+    read = dataclasses.replace(servable.read(model), precisions=("FP16", "INT8"))
+
+    def notes(read, mode, evidence, digest=read.digest):
+        said = {"passed": True, "converted_digest": digest, "sources": {"serving_default": "data"}}
+        passport.write(model, passport.VERIFY, {**said, "mode": mode, "evidence": evidence})
+        return publish._evidence_notes(read, publish._judged(read, publish.Options(unverified=True)))
+
+    left = "node crop (StridedSlice) stays in TensorFlow: refused"
+    assert notes(read, "gpu", "engines watched on a GPU") == [left]
+    first, second, third = notes(read, "native segments", "graph rewrite only, no engine arithmetic")
+    assert "nothing is known of the engines themselves" in first and "the INT8 ranges" in second and third == left
+    (first, _) = notes(read, "native segments", "INT8 simulated, no engine ran")
+    assert "verified without a GPU (INT8 simulated, no engine ran)" in first
+    fp16 = dataclasses.replace(read, precisions=("FP16",))
+    assert len(notes(fp16, "native segments", "graph rewrite only, no engine arithmetic")) == 2
+    changed, _ = notes(read, "native segments", "graph rewrite only, no engine arithmetic", "sha256:0")
+    assert changed.startswith("NOT VERIFIED")
+    assert servable.read(model).precisions
 
 
 def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):

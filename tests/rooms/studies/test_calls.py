@@ -220,7 +220,9 @@ def test_a_function_that_does_not_end_is_refused(tmp_path, function, monkeypatch
 
 def test_a_missing_scalar_is_asked_for_as_an_array_of_rank_0(tmp_path):
     takes = calls.Takes.of(SPECS, SAME)
-    with pytest.raises(errors.UsageError, match="fills no signature") as caught:
+    with pytest.raises(
+        errors.UsageError, match="names x, which fills no signature: serving_default lacks training"
+    ) as caught:
         chosen(tmp_path, takes, data=saved(tmp_path / "d.npz", x=ROWS))
     assert "as an array of rank 0, such as training=np.array(False)" in caught.value.mend
     with pytest.raises(errors.UsageError, match=r"shape \[2\] a call") as caught:

@@ -94,6 +94,8 @@ def test_the_kept_profile_of_a_plan_is_diagnosed_without_a_gpu(tmp_path, zoo_mod
     done = tftrt("diagnose", zoo_model("digits_cnn"), plan, env=NO_GPU)
     assert_clear(done, 1, "carries no profile")
     assert f"run `tftrt profile {plan}` on" in done.stderr, "a plan is profiled by itself"
+    done = tftrt("diagnose", zoo_model("digits_cnn"), plan, "--shapes=image:2x8x8x1", "--seed=3", env=NO_GPU)
+    assert f"run `tftrt profile {plan} --shapes=image:2x8x8x1 --seed=3` on" in done.stderr
     stored_profiles.keep(plan, stored("resnet50_plan_fp16"))
     done = tftrt("diagnose", zoo_model("digits_cnn"), plan, env=NO_GPU)
     assert done.returncode == 0 and "TFTRT_PLAN_CUDA_GRAPH=1" in done.stdout and "[launches]" in done.stdout, (

@@ -505,6 +505,10 @@ def test_a_cpu_profile_is_not_kept_and_without_one_the_command_says_so(measured,
     model, _, _ = measured
     assert_clear(tftrt("profile", model), 1, "carries no profile, and this machine has no GPU")
     assert_clear(tftrt("profile", model, model, "--stored"), 1, "carries no profile")
+    # The command to run on a machine with a GPU is the one that was given.
+    flags = ("--shapes=image:3x8x8x1", "--ranges=image:0:9", "--callers=1,8")
+    said = tftrt("profile", model, "--original=a b", *flags)
+    assert f"run `tftrt profile {model} {flags[0]} '--original=a b' {flags[1]} {flags[2]}` on" in said.stderr
 
 
 def test_a_kept_profile_is_shown_and_goes_stale(measured, tftrt, tmp_path):

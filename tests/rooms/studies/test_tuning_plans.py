@@ -887,6 +887,28 @@ def test_a_faster_model_that_the_server_does_not_run_is_named_with_what_runs_it(
     assert not turned(8.0, 1.0, 1.0) and not turned(8.0, 1.0, 2.0)
 
 
+def test_an_original_that_is_faster_than_the_winner_is_named(capsys):
+    found = compared(9.0)
+    native = {CALL: Latency(0.01, 0.0, 500)}
+    (hint,) = shown(found, native=native).hints
+    assert (
+        hint.startswith("the original is faster than the winner") and "0.010 ms at " in hint and "timed alone" in hint
+    )
+    tune_command._print(shown(found, native=native), None)
+    assert hint in " ".join(capsys.readouterr().out.split())
+    assert hint in gave.tune(None, shown(found, native=native).to_dict())
+    # One that cannot be told apart is none, and timed in turns these decide.
+    assert not shown(found, native={CALL: found.winner.measured.latencies[CALL]}).hints
+    numbers = [0, found.winner.number, found.trials[-1].number]
+
+    def turned(*factors):
+        return shown(found, native=native, final=final.final(CALL, numbers, turns(*factors))).hints
+
+    (hint,) = turned(1.0, 2.0, 9.0)
+    assert re.search(r"2\.0\d times as fast as the winner \(95 %: ", hint)
+    assert not turned(1.0, 1.0, 9.0) and not turned(2.0, 1.0, 9.0)
+
+
 def test_where_only_what_the_server_does_not_run_keeps_the_goal_no_sentence_says_that_nothing_does(tmp_path):
     def run(conversion):
         means = dataclasses.replace(Synthetic([], []).means(), evaluate=lambda settings: conversion, rank=no_node)

@@ -265,6 +265,12 @@ def test_a_model_without_a_segment_is_no_quiet_copy(tftrt, zoo_model, tmp_path):
     assert done.returncode == 0 and manifest(tmp_path / "out")["engine_count"] == 0
 
 
+def test_a_model_of_loops_without_a_segment_is_pointed_to_plans(tftrt, zoo_model, tmp_path):
+    done = convert(tftrt, zoo_model("lstm_tagger"), tmp_path / "out", "--minimum_segment_size=10000")
+    assert_clear(done, 3, "no segment is worth an engine")
+    assert "cannot run in TF-TRT's engines" in done.stderr and "--backend=tensorrt" in done.stderr
+
+
 def test_a_converted_model_is_not_converted_again(tftrt, converted, tmp_path):
     done = convert(tftrt, converted("digits_cnn"), tmp_path / "out")
     assert done.returncode == 2 and "converted already" in done.stderr and not (tmp_path / "out").exists()

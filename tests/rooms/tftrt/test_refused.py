@@ -22,8 +22,9 @@ from tftrt_tools.models.savedmodel.job import graph, protos
 from tftrt_tools.tftrt.calibration import file
 from tftrt_tools.tftrt.calibration import table as tables
 from tftrt_tools.tftrt.calibration.job import parts, tensorrt
-from tftrt_tools.tftrt.conversion import build, build_job, pass_log
+from tftrt_tools.tftrt.conversion import build, build_job, pass_log, pipeline
 from tftrt_tools.tftrt.conversion.job import finishing, int8
+from tftrt_tools.tftrt.conversion.settings import Settings
 from tftrt_tools.tftrt.conversion.signature_result import refused_lines
 
 CALLS = [{"x": (1, 24, 8)}, {"x": (4, 24, 8)}]
@@ -138,6 +139,30 @@ def test_without_the_flag_the_engine_stays_unbuilt(monkeypatch, tmp_path):
     (left,) = made.result.unbuilt
     assert left.refused and left.node and not made.result.refused_nodes and not made.result.built
     assert "--keep_native_nodes=" in left.mend
+
+
+def test_where_nothing_is_left_for_an_engine_the_refused_node_is_the_reason(monkeypatch, tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 8), name="x")])
+    def serve(x):
+        return {"y": tf.nn.relu(x)[:, 2:-2] + 1}
+
+    stand_in(monkeypatch, Refusals("StridedSlice"))
+    made = converted(prepared_models.save(serve, tmp_path / "model"), CALLS, tmp_path)
+    assert not made.result.engines and not made.result.unbuilt and made.result.refused_nodes
+    done = pipeline.Conversion(
+        source="model",
+        source_digest="",
+        output=None,
+        settings=Settings(use_dynamic_shape=True),
+        versions=VERSIONS,
+        gpu=GPU,
+        seconds=0.0,
+        signatures=(made.result,),
+    )
+    with pytest.raises(errors.CheckFailed) as caught:
+        pipeline._check_engines(done)
+    assert "strided_slice (StridedSlice) stays in TensorFlow: TensorRT refuses this node" in caught.value.cause
+    assert "--minimum_segment_size" in caught.value.mend and "--allow_no_engines" in caught.value.mend
 
 
 def calibrating(monkeypatch, refuse):

@@ -274,6 +274,15 @@ def test_an_engine_without_its_table_is_an_error_that_names_it(whole, segments, 
     assert says in caught.value.cause and caught.value.mend
 
 
+def test_a_table_for_another_graph_and_another_tensorrt_may_be_that_of_another_keras():
+    def mend(tensorrt):
+        with pytest.raises(errors.TftrtError, match="made for another graph") as caught:
+            file.for_segments(calibration(), {"N": "sha256:other"}, tensorrt)
+        return caught.value.mend
+
+    assert "model.export('DIR')" in mend("8.6.1") and "another Keras" not in mend("8.5.3")
+
+
 def test_a_plain_table_serves_a_model_with_one_engine():
     plain = file.of_table(table.parse(WRITTEN))
     assert file.for_segments(plain, {"N": "sha256:s1"}, "8.5.3") == {"N": plain.engines[0]}

@@ -31,8 +31,15 @@ class _Defining(Protocol):
 
 # Older names of --signature_keys in some commands.
 _OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
-# Commands that calibrate and commands that call a model have different names for their inputs.
-_MEANT = {"data": "calibration_data", "calibration_data": "data"}
+# Commands have different names for these: {a name of another command: (the name here, what it is)}.
+_MEANT = {
+    "data": ("calibration_data", "names inputs"),
+    "calibration_data": ("data", "names inputs"),
+    "goal": ("accuracy", "says what has to be kept"),
+    "accuracy": ("goal", "says what has to be kept"),
+    "output": ("output_saved_model_dir", "names what is made"),
+    "output_saved_model_dir": ("output", "names what is made"),
+}
 
 
 def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
@@ -52,8 +59,8 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     try:
         positional = values([name, *getattr(command, "older_flags", list)(argv)])[1:]
     except flags.UnrecognizedFlagError as error:
-        meant = _MEANT.get(error.flagname)
-        hint = f"--{meant} names inputs here; " if meant in values else ""
+        meant, what = _MEANT.get(error.flagname, ("", ""))
+        hint = f"--{meant} {what} here; " if meant in values else ""
         raise errors.UsageError(" ".join(str(error).split()), f"{hint}`tftrt {name} --help` lists the flags") from None
     except flags.Error as error:
         raise errors.UsageError(

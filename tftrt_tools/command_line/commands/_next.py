@@ -53,6 +53,11 @@ def given(values: flags.FlagValues, names: Iterable[str]) -> list[str]:
     ]
 
 
+def measured(values: flags.FlagValues, names: Iterable[str]) -> list[str]:
+    """The words that repeat how a model is read and measured. Args: names: of the flags of the measurement."""
+    return given(values, (*names, *_SOURCE))
+
+
 def convert(
     values: flags.FlagValues,
     model: str,

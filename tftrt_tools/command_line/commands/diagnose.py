@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import documents, scratch
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _flags, _output, _source_flags
+from tftrt_tools.command_line.commands import _flags, _next, _output, _source_flags
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -188,7 +189,8 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
             _output.console(values.json).print(error.cause, soft_wrap=True)
         return found
     kept = stored.read(values.profile or converted)
-    again = f"tftrt profile {converted}{'' if alone else f' --original={original}'}"
+    beside = [] if alone else [f"--original={original}"]
+    again = shlex.join(["tftrt", "profile", converted, *beside, *_next.measured(values, ("shapes", *_MEASURING))])
     if kept is None:
         here = "" if profile_command.gpu_here() else ", and there is no GPU here to measure one"
         raise errors.TftrtError(

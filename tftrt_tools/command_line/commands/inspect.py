@@ -34,6 +34,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _calling, _flags, _next, _output, _overview, _source_flags
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.models.kinds import opening, table
+from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.engine_op import PASSIVE_OPS
 from tftrt_tools.models.savedmodel.inspection import Inspection, bytes_text
@@ -372,6 +373,7 @@ def _passport(seen: Inspection) -> Iterator[str]:
     else:
         verdict = verified.get("verdict") or ("PASSED" if verified.get("passed") else "FAILED")
         yield f"verified on {verified.get('created')}: {verdict}, {verified.get('mode')}"
+    yield from passport.in_tensorflow(manifest)
 
 
 def _print_engines(seen: Inspection, console: Console, everything: bool) -> None:

@@ -326,6 +326,8 @@ def _check_goal(goal: Goal, labels: str) -> None:
         raise errors.UsageError(
             f"--goal: {goal.metric} compares answers with --labels alone", "give --labels, or another metric"
         )
+    elif goal.kind == "percent-max-degradation" and not labels:
+        goal.bound(metrics.METRICS[goal.metric].perfect)
 
 
 def _check_labels(known: Known) -> None:

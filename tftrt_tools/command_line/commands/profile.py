@@ -25,6 +25,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import shlex
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -32,7 +33,7 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch, whole_file
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _flags, _output, _source_flags
+from tftrt_tools.command_line.commands import _flags, _next, _output, _source_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,7 +135,8 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
         measure.check_kind(path)
         here = "" if gpu_here() else ", and this machine has no GPU to measure one"
         raise errors.TftrtError(
-            f"{path} carries no profile{here}", f"run `tftrt profile {path}` on a machine with a GPU"
+            f"{path} carries no profile{here}",
+            f"run `{shlex.join(['tftrt', 'profile', path, *_next.measured(values, _MEASURING)])}` on a machine with a GPU",
         )
     return dataclasses.replace(found, said=(*found.said, *not_looked_at(values, _MEASURING, found.profile)))
 

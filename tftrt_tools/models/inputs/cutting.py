@@ -54,10 +54,21 @@ def filled(
     if not by_signature:
         names = "; ".join(f"{name}: {', '.join(spec.name for spec in inputs)}" for name, inputs in specs.items())
         raise errors.UsageError(
-            f"{said} names {', '.join(arrays) or 'nothing'}, which fills no signature",
+            f"{said} names {', '.join(arrays) or 'nothing'}, which fills no signature{_lacking(arrays, specs)}",
             f"inputs here: {names}" + _about_scalars(arrays, specs),
         )
     return by_signature
+
+
+def _lacking(arrays: Arrays, specs: Mapping[str, Sequence[InputSpec]]) -> str:
+    """What the signature lacks that arrays fill most of; "" where they fill nothing."""
+    missing = {
+        name: [one.name for one in inputs if array_reader.pick(arrays, name, one.name, len(inputs)) is None]
+        for name, inputs in specs.items()
+    }
+    part = [name for name, inputs in specs.items() if len(missing[name]) < len(inputs)]
+    nearest = min(part, key=lambda name: len(missing[name]), default="")
+    return f": {nearest} lacks {', '.join(missing[nearest])}" if nearest else ""
 
 
 def unnamed(path: str, specs: Mapping[str, Sequence[InputSpec]]) -> errors.UsageError:

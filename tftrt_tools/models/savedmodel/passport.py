@@ -41,7 +41,7 @@ _SIGNATURE = {
     "coverage": float,
     "engines": [{"name!": str, "precision": str, "native_segment": str, "ops": {str: int}}],
     "left_out": [dict],
-    "refused_nodes": [dict],
+    "refused_nodes": [{"node!": str, "op": str, "reason": str}],
     "native_ops": {str: int},
     "build_seconds": float,
     "findings": [dict],
@@ -171,6 +171,21 @@ def left_native(manifest: Mapping[str, Any] | None) -> dict[str, str]:
         for signature in (manifest or {}).get("signatures", ())
         for engine in signature.get("unbuilt", ())
     }
+
+
+def in_tensorflow(manifest: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """What the build meant to be in engines and TensorFlow computes: nodes that TensorRT refused, and engine ops without an engine; a line
+    each."""
+    listed = (manifest or {}).get("signatures", ())
+    refused = [one for signature in listed for one in signature.get("refused_nodes", ())]
+    return (
+        *(f"node {one['node']} ({one.get('op', '')}) stays in TensorFlow: {one.get('reason', '')}" for one in refused),
+        *(
+            f"{one['name']} has no engine and runs in TensorFlow: {one['reason']}"
+            for signature in listed
+            for one in signature.get("unbuilt", ())
+        ),
+    )
 
 
 def write(model: str | os.PathLike[str], name: str, document: str | dict[str, Any]) -> None:

@@ -152,7 +152,7 @@ class Regression(results.Result):
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             return f"{word}: {wrong[0].text}{more}"
         if self.speed_not_judged:
-            right = "the answers are right; " if self.answers else ""
+            right = "the graph's answers are right, and no engine ran; " if self.answers else ""
             return f"{word}: {right}no verdict on speed: {self.speed_not_judged}"
         one = self.verdict.of("p50") if self.verdict else None
         uncounted = "only the goals count here (--allow_worse); " if self.allow_worse else ""

@@ -180,7 +180,7 @@ class Tuning(results.Result):
     @property
     def hints(self) -> tuple[str, ...]:
         """What would be faster than the winner, and what that takes, a sentence each."""
-        return (*self._graph_hint(), *self._compared_hint())
+        return (*self._original_hint(), *self._graph_hint(), *self._compared_hint())
 
     @property
     def legend(self) -> str:
@@ -193,6 +193,24 @@ class Tuning(results.Result):
         return (
             f"± is the median absolute deviation of single calls; rows/s are those of one caller at {self.objective}; MB are all files of "
             f"a model{compared}"
+        )
+
+    def _original_hint(self) -> Iterator[str]:
+        winner, native = self.winner, self.native.get(self.objective)
+        if not winner or not native:
+            return
+        if self.final and {NATIVE, winner.number} <= set(self.final.rounds):
+            found = self.final.faster(NATIVE, winner.number)
+            if found.low <= 1:
+                return
+            said = found.text("the winner")
+        elif not _faster(native, winner.measured.latencies[self.objective]):
+            return
+        else:
+            said = f"{native.ms:.3f} ms at {self.objective}, and the winner {winner.ms(self.objective):.3f} ms, timed alone"
+        yield (
+            f"the original is faster than the winner, which is only the fastest of what was tried: {said}; leave the model as it is, or "
+            "see with `tftrt diagnose` what costs the time"
         )
 
     def _graph_hint(self) -> Iterator[str]:

@@ -27,6 +27,10 @@ _METHODS = {
 NOT_MEASURED = "no TensorFlow tensor holds its values"
 NO_RANGE = "zero in all of the data"
 _AGAIN = "calibrate again, or give another file"
+_OF_ANOTHER_KERAS = (
+    "; a Keras file becomes another graph in another Keras: if that made the table, export the model there with model.export('DIR'), "
+    "and give DIR"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -207,7 +211,7 @@ def _check_record(data: Mapping[str, Any]) -> None:
         raise ValueError("its data record holds something else where text belongs")
 
 
-def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) -> errors.TftrtError:
+def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int, tensorrt: str) -> errors.TftrtError:
     segments = [table.segment[:19] for table in calibration.engines if table.segment]
     if not segments:
         given = len(calibration.engines)
@@ -218,7 +222,8 @@ def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int) 
     return errors.TftrtError(
         f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
         f"({', '.join(segments[:3])}{', …' if len(segments) > 3 else ''})",
-        "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops",
+        "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops"
+        + ("" if all(tensorrt.startswith(one.table.tensorrt) for one in calibration.engines) else _OF_ANOTHER_KERAS),
     )
 
 
@@ -237,7 +242,7 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
     """
     chosen = {}
     for engine, segment in segments.items():
-        engine_table = _only(calibration, engine, segment, len(segments))
+        engine_table = _only(calibration, engine, segment, len(segments), tensorrt)
         table = engine_table.table
         if table.major != int(tensorrt.split(".")[0]):
             raise errors.TftrtError(
@@ -254,12 +259,12 @@ def for_segments(calibration: Calibration, segments: Mapping[str, str], tensorrt
     return chosen
 
 
-def _only(calibration: Calibration, engine: str, segment: str, wanted: int) -> EngineTable:
+def _only(calibration: Calibration, engine: str, segment: str, wanted: int, tensorrt: str) -> EngineTable:
     if wanted == 1 and len(calibration.engines) == 1 and not calibration.engines[0].segment:
         return calibration.engines[0]
     fitting = [table for table in calibration.engines if segment and table.segment == segment]
     if not fitting:
-        raise _no_table(calibration, engine, segment, wanted)
+        raise _no_table(calibration, engine, segment, wanted, tensorrt)
     if any(table.table != fitting[0].table for table in fitting):
         names = ", ".join(table.label for table in fitting)
         raise errors.TftrtError(

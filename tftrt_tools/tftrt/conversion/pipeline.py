@@ -358,6 +358,17 @@ def _check_engines(done: Conversion) -> None:
     if done.engines or done.settings.allow_no_engines:
         return
     left = [node for signature in done.signatures for node in signature.left_out]
+    if refused := refused_lines(done.signatures):
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        smaller = (
+            "a lower --minimum_segment_size may take the parts around it; or "
+            if done.settings.minimum_segment_size > 1
+            else ""
+        )
+        raise errors.CheckFailed(
+            f"no segment is worth an engine without what TensorRT refuses: {refused[0]}{more}",
+            f"{smaller}accept with --allow_no_engines",
+        )
     tried = "" if done.settings.dynamic else "--use_dynamic_shape or "
     mend = (
         advice.missing_type(left)
@@ -365,5 +376,5 @@ def _check_engines(done: Conversion) -> None:
     )
     raise errors.CheckFailed(
         f"no segment is worth an engine: all {len(left)} computing ops would stay in TensorFlow",
-        f"{mend}, or accept with --allow_no_engines",
+        "; ".join(filter(None, (f"{mend}, or accept with --allow_no_engines", advice.loops(left).rstrip(".")))),
     )

@@ -18,6 +18,7 @@ AGAIN = "convert again"
 _BUILD = "build the engines again on the GPU that will run them (`tftrt build`)"
 _VERIFY = "run `tftrt verify` again"
 _REUSE = "convert again here with --calibration_table=MODEL, which keeps the ranges"
+_KERAS = (".keras", ".h5", ".hdf5")
 # Facts about an engine op that the manifest has and that nothing changes later.
 _COMPARED = {
     "precision": "precision",
@@ -218,9 +219,20 @@ def _of_machine(seen: Inspection, tensorrt: str | None, capabilities: Sequence[s
         Finding(
             one.name,
             f"its INT8 table is for TensorRT {one.table_tensorrt}; here is {tensorrt}, which may skip it when it builds an engine",
-            _REUSE,
+            _reuse(seen),
         )
         for one in seen.engines
         if one.table_tensorrt and tensorrt and not engine_assets.same_release(one.table_tensorrt, tensorrt)
     )
     return (*releases.values(), *devices.values(), *tables[:1])
+
+
+def _reuse(seen: Inspection) -> str:
+    """How to keep the ranges of a table. Another Keras makes another graph of a file, which no table of the first one fits."""
+    source = str((seen.manifest or {}).get("source") or "")
+    if not source.endswith(_KERAS):
+        return _REUSE
+    return (
+        f"{_REUSE}, from what model.export('DIR') of the Keras that the model was converted with makes of {source}: another Keras makes "
+        "another graph of it"
+    )

@@ -6,14 +6,13 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from tftrt_tools.accuracy.verify import REWRITE_ONLY
 from tftrt_tools.base import errors, op_libraries, results
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import jobs, progress
-from tftrt_tools.models.savedmodel import engine_op, files, passport
+from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.models.savedmodel.inspection import Finding
 from tftrt_tools.models.sources.opened import check, opened
 from tftrt_tools.models.sources.source import Source
@@ -371,24 +370,10 @@ def _evidence_notes(judged: verification_check.Evidence, facts: Facts) -> Iterat
         return
     if not judged.valid:
         yield f"NOT VERIFIED: {judged.problem}"
-    elif judged.said and judged.said.get("mode") != "gpu" and facts.engine_ops:
-        yield (
-            f"verified without a GPU ({judged.said.get('evidence')}): nothing is known of the engines themselves; `tftrt verify` on a "
-            "machine with a GPU judges them"
-        )
-        if _ranges_unseen(judged.said, facts):
-            yield (
-                "nothing has judged the INT8 ranges of this model, and wrong ones ruin its answers: `tftrt verify` with --data for each "
-                "signature simulates INT8, without a GPU too"
-            )
+    yield from verification_check.of_engines(judged, (one.precision for one in facts.seen.engines))
+    yield from passport.in_tensorflow(facts.seen.manifest)
     for finding in facts.seen.findings if facts.converted else ():
         yield f"{finding.about}: {finding.text}"
-
-
-def _ranges_unseen(said: Mapping[str, Any], facts: Facts) -> bool:
-    """Whether a verification without a GPU has not simulated INT8 for each signature. Args: said: of an Evidence."""
-    lowest = engine_op.lowest_precision(one.precision for one in facts.seen.engines)
-    return lowest == "INT8" and str(said.get("evidence")).startswith(REWRITE_ONLY)
 
 
 def _warm_up_notes(planned: warmup_requests.Plan | None, warm_up: WarmUp | None) -> Iterator[str]:

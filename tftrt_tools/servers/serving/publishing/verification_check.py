@@ -2,10 +2,13 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tftrt_tools.accuracy.verify import REWRITE_ONLY
 from tftrt_tools.base import records
+from tftrt_tools.base.choices import Precision
+from tftrt_tools.models.savedmodel import engine_op
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,22 @@ class Evidence(records.Record):
 
 
 _SAID = ("created", "mode", "verdict", "arithmetic", "evidence", "original", "original_digest", "converted_digest")
+
+
+def of_engines(evidence: Evidence, precisions: Iterable[Precision]) -> Iterator[str]:
+    """Notes on what valid evidence does not say of the engine ops of a model. Args: precisions: of its engine ops."""
+    lowest, said = engine_op.lowest_precision(precisions), evidence.said
+    if not lowest or not said or not evidence.valid or said.get("mode") == "gpu":
+        return
+    yield (
+        f"verified without a GPU ({said.get('evidence')}): nothing is known of the engines themselves; `tftrt verify` on a machine with "
+        "a GPU judges them"
+    )
+    if lowest == "INT8" and str(said.get("evidence")).startswith(REWRITE_ONLY):
+        yield (
+            "nothing has judged the INT8 ranges of this model, and wrong ones ruin its answers: `tftrt verify` with --data for each "
+            "signature simulates INT8, without a GPU too"
+        )
 
 
 def judge(

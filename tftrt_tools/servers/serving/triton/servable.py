@@ -6,6 +6,7 @@ import pathlib
 from typing import Literal
 
 from tftrt_tools.base import errors, records
+from tftrt_tools.base.choices import Precision
 from tftrt_tools.models.kinds.onnx import file as onnx_file
 from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.kinds.plan import document
@@ -47,6 +48,8 @@ class Servable(records.Record):
     converted: bool = False
     # Whether engine ops of TF-TRT have an implicit batch.
     implicit_batch: bool = False
+    # Of the engine ops of TF-TRT.
+    precisions: tuple[Precision, ...] = ()
 
 
 def read(path: str | os.PathLike[str], signature: str = "") -> Servable:
@@ -152,4 +155,5 @@ def _saved_model(path: str, signature: str) -> Servable:
         compute_capability=capability or "",
         converted=bool(described.engines),
         implicit_batch=any(engine.implicit_batch for engine in described.engines),
+        precisions=tuple(engine.precision for engine in described.engines),
     )
