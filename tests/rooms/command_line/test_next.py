@@ -29,6 +29,23 @@ def test_a_line_is_quoted_for_the_shell_and_never_wrapped(capsys):
     assert next_lines(capsys.readouterr().out) == [[["verify", model, "b"], ["publish", "b"]]]
 
 
+def test_saved_engines_need_the_tensorrt_that_built_them(capsys):
+    built = {
+        "gpu": {"name": "a GPU"},
+        "versions": {"tensorrt": "8.6.1"},
+        "signatures": [{"name": "s", "built": [{"name": "TRTEngineOp_0"}]}],
+    }
+    for manifest, needs in (
+        (built, " and TensorRT 8.6.1"),
+        ({**built, "settings": {"save_engines": False}}, ""),
+        ({**built, "gpu": None}, ""),
+        ({**built, "signatures": [{"name": "s", "built": []}]}, ""),
+        (None, ""),
+    ):
+        _next.show_on_gpu(values_of(), ["verify", "a", "b"], manifest)
+        assert capsys.readouterr().out == f"next, on a machine with a GPU{needs}: tftrt verify a b\n"
+
+
 def test_no_line_where_a_program_reads_what_is_printed(capsys):
     _next.show(values_of("--json=-"), ["verify", "a", "b"])
     assert capsys.readouterr() == ("", "")

@@ -174,7 +174,12 @@ def test_without_valid_evidence_it_is_refused_and_nothing_is_left(verified, tftr
     (verified / "assets" / "more").write_text("x")
     refused = tftrt("publish", verified, "--model_name=m", f"--base_path={tmp_path / 'models'}")
     assert_clear(refused, 3, "its files have changed since they were verified")
-    assert "tftrt verify" in refused.stderr and "--unverified" in refused.stderr and not (tmp_path / "models").exists()
+    original = passport.read(verified, passport.MANIFEST)["source"]
+    assert f"run `tftrt verify {original} {verified}` again" in refused.stderr
+    assert "--unverified" in refused.stderr and not (tmp_path / "models").exists()
+    (verified / "assets.extra" / "tftrt" / "manifest.json").unlink()
+    refused = tftrt("publish", verified, "--model_name=m", f"--base_path={tmp_path / 'models'}")
+    assert f"run `tftrt verify ORIGINAL {verified}` again" in refused.stderr
 
 
 def test_what_inspect_finds_fault_with_is_refused(verified, tmp_path):

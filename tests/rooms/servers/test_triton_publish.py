@@ -224,6 +224,8 @@ def test_what_nothing_has_shown_of_the_engines_of_a_saved_model_is_a_note(tmp_pa
     changed, _ = notes(read, "native segments", "graph rewrite only, no engine arithmetic", "sha256:0")
     assert changed.startswith("NOT VERIFIED")
     assert servable.read(model).precisions
+    (passport.folder(model) / passport.MANIFEST).write_text("{")
+    assert "nothing is known" in notes(fp16, "native segments", "INT8 simulated, no engine ran")[0]
 
 
 def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):

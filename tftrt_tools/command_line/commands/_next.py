@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.command_line.commands import _calibration_flags, _calling, _flags, _output
 from tftrt_tools.models.kinds import table
@@ -15,9 +15,9 @@ from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from absl import flags
+from absl import flags
 
 _OUTPUT = "--output_saved_model_dir="
 # Flags that say how a model is read: the next command needs them too.
@@ -36,11 +36,22 @@ def show(values: flags.FlagValues, *commands: Sequence[str]) -> None:
     _output.console(values.json).print(f"next: {line}", soft_wrap=True)
 
 
-def show_on_gpu(values: flags.FlagValues, command: Sequence[str]) -> None:
-    """Print `next, on a machine with a GPU: tftrt COMMAND …`, as `show` does."""
+def show_on_gpu(values: flags.FlagValues, command: Sequence[str], manifest: Mapping[str, Any] | None = None) -> None:
+    """Print `next, on a machine with a GPU: tftrt COMMAND …`, as `show` does. Args: manifest: of the model whose engines are to run; where
+    another TensorRT than theirs is, the command is refused."""
     if not values.json:
         line = shlex.join(["tftrt", *command])
-        _output.console(values.json).print(f"next, on a machine with a GPU: {line}", soft_wrap=True)
+        tensorrt = _of_saved_engines(manifest or {})
+        needs = f" and TensorRT {tensorrt}" if tensorrt else ""
+        _output.console(values.json).print(f"next, on a machine with a GPU{needs}: {line}", soft_wrap=True)
+
+
+def _of_saved_engines(manifest: Mapping[str, Any]) -> str:
+    """The TensorRT that built the engines that a model carries, "" where it carries none, or nobody knows."""
+    saved = (manifest.get("settings") or {}).get("save_engines", True)
+    if not saved or not manifest.get("gpu") or not any(one.get("built") for one in manifest.get("signatures", ())):
+        return ""
+    return str((manifest.get("versions") or {}).get("tensorrt") or "")
 
 
 def given(values: flags.FlagValues, names: Iterable[str]) -> list[str]:

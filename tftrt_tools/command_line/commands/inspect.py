@@ -152,7 +152,7 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
     elif original := _next.original(model):
         words = _next.verify(values, original, model)
         if seen.verification and seen.verification.get("passed"):
-            _next.show_on_gpu(values, [*words, *([] if seen.loads else ["--allow_builds"])])
+            _next.show_on_gpu(values, [*words, *([] if seen.loads else ["--allow_builds"])], seen.manifest)
         else:
             _next.show(values, words)
 

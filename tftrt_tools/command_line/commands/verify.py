@@ -205,18 +205,21 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 def _show_next(done: Verification, values: flags.FlagValues, original: str, converted: str, *, kept: bool) -> None:
     if done.unseen:
-        _next.show_on_gpu(values, _on_gpu(values, original, converted))
+        from tftrt_tools.models.kinds import opening
+        from tftrt_tools.models.savedmodel import passport
+
+        manifest = opening.document(converted, passport.MANIFEST)
+        _next.show_on_gpu(values, _on_gpu(values, original, converted, manifest), manifest)
     elif kept:
         _next.show(values, _next.publish(values, converted))
 
 
-def _on_gpu(values: flags.FlagValues, original: str, converted: str) -> list[str]:
-    """The same verification on a machine with a GPU, which builds the engines that the model does not carry."""
+def _on_gpu(values: flags.FlagValues, original: str, converted: str, manifest: Mapping[str, Any] | None) -> list[str]:
+    """The same verification on a machine with a GPU, which builds the engines that the model does not carry. Args: manifest: of the
+    converted model."""
     from tftrt_tools.models.inputs import calls
-    from tftrt_tools.models.kinds import opening
-    from tftrt_tools.models.savedmodel import passport
 
-    builds = [] if calls.built_for(opening.document(converted, passport.MANIFEST)) else ["--allow_builds"]
+    builds = [] if calls.built_for(manifest) else ["--allow_builds"]
     given = [
         name
         for name in sorted(values)

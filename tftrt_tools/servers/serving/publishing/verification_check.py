@@ -1,14 +1,16 @@
 """Is a model proven to answer like its original? Compares the verification in its passport with the files. No TensorFlow here."""
 
+import contextlib
 import dataclasses
 import pathlib
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tftrt_tools.accuracy.verify import REWRITE_ONLY
-from tftrt_tools.base import records
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.choices import Precision
-from tftrt_tools.models.savedmodel import engine_op
+from tftrt_tools.models.savedmodel import engine_op, passport
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ def judge(
 def _problem(
     model: str | pathlib.Path, verification: Mapping[str, Any] | None, digest: str, signatures: Iterable[str]
 ) -> tuple[str, str]:
-    again = f"run `tftrt verify ORIGINAL {model}`"
+    again = f"run `{shlex.join(['tftrt', 'verify', _original(model), str(model)])}`"
     if verification is None:
         return "it was never verified against its original", again
     if verification.get("converted_digest") != digest:
@@ -88,3 +90,16 @@ def _problem(
     if missing:
         return f"signature {missing[0]!r} was not verified", f"{again} without --signature_keys"
     return "", ""
+
+
+def manifest(model: str | pathlib.Path) -> Mapping[str, Any]:
+    """The manifest of a model, {} where there is none, or a damaged one, which is a finding of its own."""
+    with contextlib.suppress(errors.TftrtError):
+        return passport.read(model, passport.MANIFEST) or {}
+    return {}
+
+
+def _original(model: str | pathlib.Path) -> str:
+    """What the model was made from, by its manifest; "ORIGINAL" where that is not known, or gone."""
+    source = str(manifest(model).get("source") or "")
+    return source if source and pathlib.Path(source).exists() else "ORIGINAL"

@@ -250,7 +250,7 @@ def _evidence_notes(read: Servable, judged: verification_check.Evidence) -> list
         if read.kind == "onnx":
             return [f"an ONNX file carries no evidence; `tftrt verify ORIGINAL {read.path}` compares them"]
         return ["this is no TF-TRT model: it was published without evidence"]
-    left = passport.in_tensorflow(passport.read(read.path, passport.MANIFEST))
+    left = passport.in_tensorflow(verification_check.manifest(read.path))
     return [
         *([] if judged.valid else [f"NOT VERIFIED: {judged.problem}"]),
         *verification_check.of_engines(judged, read.precisions),
