@@ -231,6 +231,8 @@ class _Run:
 
     def end(self) -> None:
         """End what still runs."""
+        if not self._ray.is_initialized():
+            return
         for ref in self._pending:
             with _left():
                 self._ray.cancel(ref, force=True)

@@ -17,11 +17,15 @@ from tftrt_tools.base.process import environment
 from tftrt_tools.fleet.place import Place
 
 _LOOPBACK = "127.0.0.1"
+_CONNECTS = 3
 # Ray's own sockets lie below its folder: "/session_<date>_<pid>/sockets/plasma_store".
 _SOCKET_BYTES, _RAYS_BYTES = 107, 70
-# Before Ray is imported: it would replace 127.0.0.1 by the machine's own address and listen there, on every interface. And nothing is sent
+# Before Ray is imported: where its head has gone, each call would start another Ray on this machine.
+_NO_OTHER = {"RAY_ENABLE_AUTO_CONNECT": "0"}
+# The same: it would replace 127.0.0.1 by the machine's own address and listen there, on every interface. And nothing is sent
 # to Ray's makers, nothing of Ray's own is printed: it goes to stdout, where a result may go.
 _LOCAL = {
+    **_NO_OTHER,
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
@@ -71,7 +75,8 @@ def _local() -> Iterator[Any]:
     """Ray on this machine alone: on the loopback, with a token that nobody else has, in a folder that goes with it."""
     # The token is in the environment, and so in no file of the home folder.
     values = {**_LOCAL, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    with scratch.folder("ray") as folder, environment.variables(values):
+    # What its processes leave when they are ended goes with the folder.
+    with scratch.folder("ray") as folder, environment.variables({**values, "TMPDIR": folder}):
         ray = _imported()
         short = len(os.fsencode(folder)) + _RAYS_BYTES <= _SOCKET_BYTES
         with contextlib.ExitStack() as stack:
@@ -93,9 +98,10 @@ def _local() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _cluster(place: Place) -> Iterator[Any]:
-    ray = _imported()
+    with environment.variables(_NO_OTHER):
+        ray = _imported()
     try:
-        _started(ray, address=place.address)
+        _connected(ray, place)
     except ConnectionError as error:
         raise errors.TftrtError(
             f"no fleet answers at {place.address}: {errors.first_line(str(error))}",
@@ -106,6 +112,16 @@ def _cluster(place: Place) -> Iterator[Any]:
     finally:
         # The head ends what this client has started.
         ray.shutdown()
+
+
+def _connected(ray: Any, place: Place) -> None:
+    """Connect. The head forks a process for each client, and now and then that process does not come up. Raises: ConnectionError."""
+    for number in range(_CONNECTS):
+        try:
+            return _started(ray, address=place.address)
+        except ConnectionAbortedError:
+            if number == _CONNECTS - 1:
+                raise
 
 
 def _imported() -> Any:
