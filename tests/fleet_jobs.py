@@ -36,7 +36,7 @@ def told(given):
     request, output = given.request, pathlib.Path(given.output)
     if marker := request.get("counted"):
         with open(marker, "a") as file:
-            file.write(request["name"] + "\n")
+            file.write(f"{request['name']}\t{os.environ.get('RAY_NODE_ID')}\n")
     if (marker := request.get("kill_worker")) and first_time(marker):
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)

@@ -97,7 +97,11 @@ class _Run:
             self._show()
 
     def _listen(self) -> None:
-        for key, facts in self._ray.get(self._board.read.remote()).items():
+        try:
+            said = self._ray.get(self._board.read.remote())
+        except self._ray.exceptions.ActorDiedError as error:
+            raise _no_tools(error) from error
+        for key, facts in said.items():
             self._began.setdefault(key, time.monotonic())
             self._said.setdefault(key, {}).update(facts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import secrets
 import signal
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import environment
+from tftrt_tools.base.process import environment, starting
 from tftrt_tools.fleet.place import Place
 
 _LOOPBACK = "127.0.0.1"
@@ -74,7 +75,8 @@ def opened(place: Place) -> Iterator[Fleet]:
 def _local() -> Iterator[Any]:
     """Ray on this machine alone: on the loopback, with a token that nobody else has, in a folder that goes with it."""
     # The token is in the environment, and so in no file of the home folder.
-    values = {**_LOCAL, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    package = str(pathlib.Path(__file__).resolve().parents[2])
+    values = {**_LOCAL, "RAY_AUTH_TOKEN": secrets.token_hex(32), "PYTHONPATH": starting.search_path(last=package)}
     # What its processes leave when they are ended goes with the folder.
     with scratch.folder("ray") as folder, environment.variables({**values, "TMPDIR": folder}):
         ray = _imported()
@@ -128,7 +130,7 @@ def _imported() -> Any:
     try:
         import ray
     except ImportError:
-        raise errors.NeedsExtra("--on needs Ray, which is not installed", "pip install 'tftrt-tools[fleet]'") from None
+        raise errors.NeedsExtra("--on needs Ray, which is not installed", errors.install("fleet")) from None
     return ray
 
 

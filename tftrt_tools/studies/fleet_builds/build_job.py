@@ -23,4 +23,6 @@ def job(given: Given) -> Built:
     done = backend.rebuild(given.content, changes, work)
     if not done.output:
         raise errors.TftrtError(f"{backend.name} wrote nothing", "build it without --on")
-    return Built(complete=done.complete, text=tuple(done.text()), made=done.to_dict())
+    # Its last line, and its paths, speak of a folder that goes.
+    made = {name: value for name, value in done.to_dict().items() if name not in ("model", "output")}
+    return Built(complete=done.complete, text=tuple(done.text())[:-1], made=made)

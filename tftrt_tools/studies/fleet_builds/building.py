@@ -83,7 +83,7 @@ class FleetBuild(records.Record, results.Result):
     content_digest: str
     kinds: tuple[KindBuilt, ...]
 
-    document: typing.ClassVar = "fleet build"
+    document: typing.ClassVar[str] = "fleet build"
 
     @property
     def complete(self) -> bool:
