@@ -204,11 +204,7 @@ class _Run:
             task=one.task, status=status, tries=one.number, where=where, seconds=self._seconds(one) or 0.0, **facts
         )
         self._rows[one.task.name] = Row(
-            name=one.task.name,
-            state=status,
-            where=where.text() if where else "",
-            tries=one.number,
-            seconds=self._seconds(one),
+            name=one.task.name, state=status, where=where, tries=one.number, seconds=self._seconds(one)
         )
         return found
 
@@ -227,7 +223,7 @@ class _Run:
                 self._rows[one.task.name] = Row(
                     name=one.task.name,
                     state=self._said[one.key].get("step", "running"),
-                    where=where.text(),
+                    where=where,
                     tries=one.number,
                     seconds=self._seconds(one),
                 )

@@ -9,6 +9,7 @@ import secrets
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,7 +87,7 @@ def _local() -> Iterator[Any]:
                 folder = stack.enter_context(
                     tempfile.TemporaryDirectory(prefix="tftrt-", dir="/tmp", ignore_cleanup_errors=True)
                 )
-            stack.callback(ray.shutdown)
+            stack.callback(_ended, ray)
             # With an address of its own it never joins a Ray that runs here already.
             _started(ray, address="local", include_dashboard=False, _temp_dir=folder, _node_ip_address=_LOOPBACK)
             heard = [node["NodeManagerAddress"] for node in ray.nodes()]
@@ -113,7 +114,7 @@ def _cluster(place: Place) -> Iterator[Any]:
         yield ray
     finally:
         # The head ends what this client has started.
-        ray.shutdown()
+        _ended(ray)
 
 
 def _connected(ray: Any, place: Place) -> None:
@@ -135,19 +136,44 @@ def _imported() -> Any:
 
 
 def _started(ray: Any, **options: Any) -> None:
-    """ray.init, in a folder where no modules of others lie: its workers look for modules in this process's folder, before all libraries.
-    It sets a handler of SIGTERM, which is taken back."""
+    """ray.init, in a folder where no modules of others lie: its workers look for modules in this process's folder, before all libraries."""
     import logging
 
-    before, handler = os.getcwd(), signal.getsignal(signal.SIGTERM)
-    os.chdir(os.path.dirname(sys.executable))
+    with _undisturbed():
+        before = starting.current_folder()
+        os.chdir(os.path.dirname(sys.executable))
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        except (ConnectionError, errors.TftrtError):
+            raise
+        except Exception as error:
+            raise errors.TftrtError(
+                f"Ray does not start: {errors.first_line(str(error))}", "its log says more"
+            ) from error
+        finally:
+            if before:
+                os.chdir(before)
+
+
+def _ended(ray: Any) -> None:
+    with _undisturbed():
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block is done: in the middle of a start nobody knows the processes that are there. Ray's own
+    handler of SIGTERM goes with the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
     try:
-        ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
-    except (ConnectionError, errors.TftrtError):
-        raise
-    except Exception as error:
-        raise errors.TftrtError(f"Ray does not start: {errors.first_line(str(error))}", "its log says more") from error
+        yield
     finally:
-        os.chdir(before)
-        if handler is not None:
-            signal.signal(signal.SIGTERM, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if came:
+            os.kill(os.getpid(), came[0])

@@ -75,6 +75,6 @@ class Row:
 
     name: str
     state: str
-    where: str = ""
+    where: Where | None = None
     tries: int = 1
     seconds: float | None = None

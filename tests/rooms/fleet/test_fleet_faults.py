@@ -6,12 +6,15 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from tests import fleets
+from tests.command_line import processes_marked
+from tests.conftest import ROOT
 from tests.fleets import run, task, unlike_here
 from tftrt_tools.base import errors
 from tftrt_tools.fleet import content, placing, session
@@ -54,11 +57,13 @@ def test_what_travels_arrives_and_what_was_made_comes_back(fleet, tmp_path):
 
 
 def test_a_task_whose_worker_is_killed_is_done_on_another_machine(fleet, tmp_path):
-    once, counted = str(tmp_path / "once"), tmp_path / "counted"
-    one = run(fleet, task("a", "L4", kill_worker=once, counted=str(counted)))["a"]
+    tables = []
+    asked = task("a", "L4", kill_worker=str(tmp_path / "once"), wait=2)
+    one = run(fleet, asked, changed=tables.append)["a"]
     assert one.status == "done" and one.tries == 2
-    first, second = (line.split("\t")[1] for line in counted.read_text().splitlines())
-    assert first != second == one.where.node and "accelerator_type:L4" in fleet.nodes()[first]
+    (first,) = {row.where.node for rows in tables for row in rows if row.where and row.tries == 1}
+    (second,) = {row.where.node for rows in tables for row in rows if row.where and row.tries == 2}
+    assert first != second == one.where.node and L4 in fleet.nodes()[first]
 
 
 def test_a_killed_child_counts_as_its_worker(fleet, tmp_path):
@@ -113,7 +118,7 @@ def test_of_200_trials_with_workers_killed_each_is_counted_once(fleet, tmp_path)
     found = run(fleet, *tasks)
     assert all(one.status == "done" for one in found.values())
     assert {name for name, one in found.items() if one.tries == 2} == {f"trial {number}" for number in killed}
-    times = collections.Counter(line.partition("\t")[0] for line in counted.read_text().splitlines())
+    times = collections.Counter(counted.read_text().splitlines())
     assert all(times[name] == one.tries for name, one in found.items())
 
 
@@ -200,12 +205,8 @@ with session.opened(place.parse("local")) as fleet:
 
 
 def started(request, mark, tmp_path, before=()):
-    from tests.conftest import ROOT
-
     env = {**os.environ, **fleets.COUNTED, "TFTRT_TEST_MARK": mark, "TMPDIR": str(tmp_path)}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
-    import sys
-
     return subprocess.Popen(
         [*before, sys.executable, "-c", SCRIPT, repr(request)],
         env=env,
@@ -217,8 +218,6 @@ def started(request, mark, tmp_path, before=()):
 
 
 def left(mark):
-    from tests.command_line import processes_marked
-
     for _ in range(100):
         if not (found := processes_marked(mark)):
             return []
@@ -238,6 +237,18 @@ def test_an_interrupt_leaves_no_process_and_no_file(number, tmp_path):
     one.communicate(timeout=120)
     assert one.returncode and not left(f"fleet-{number}-{os.getpid()}")
     assert not list(folder.iterdir())
+
+
+def test_an_interrupt_while_ray_starts_leaves_nothing_either(tmp_path):
+    mark = f"starting-{os.getpid()}"
+    one = started({}, mark, tmp_path)
+    # Its first process is there, and more are to come.
+    while len(processes_marked(mark)) < 2:
+        assert one.poll() is None, one.communicate()
+        time.sleep(0.05)
+    one.send_signal(signal.SIGINT)
+    out, _ = one.communicate(timeout=120)
+    assert one.returncode and not out and not left(mark) and not list(tmp_path.iterdir())
 
 
 def test_two_fleets_on_one_machine_do_not_meet(tmp_path):
@@ -266,8 +277,6 @@ def test_a_local_fleet_listens_on_the_loopback_alone_and_leaves_nothing_at_home(
 
 def listening(mark):
     """The addresses, in the kernel's hexadecimal, at which the processes of a mark listen."""
-    from tests.command_line import processes_marked
-
     inodes = set()
     for number in processes_marked(mark):
         for link in pathlib.Path(f"/proc/{number}/fd").glob("*"):

@@ -72,7 +72,13 @@ def live() -> Iterator[Callable[[Sequence[Row]], None]]:
 
 def _table(rows: Sequence[Row]) -> Table:
     cells = [
-        (one.name, one.state, one.where, "" if one.tries == 1 else f"try {one.tries}", _seconds(one.seconds))
+        (
+            one.name,
+            one.state,
+            one.where.text() if one.where else "",
+            "" if one.tries == 1 else f"try {one.tries}",
+            _seconds(one.seconds),
+        )
         for one in rows
     ]
     return _output.table(None, ["what", "", "where", "", ">for"], cells)
