@@ -24,6 +24,12 @@ class Place:
         """For messages."""
         return self.address or "this machine"
 
+    def host_and_port(self) -> tuple[str, int]:
+        """Of a cluster's head."""
+        found = _HEAD.fullmatch(self.address)
+        assert found
+        return found[1].strip("[]"), int(found[2])
+
 
 def parse(text: str) -> Place | None:
     """The Place of a text of `--on`; None for "", which is no fleet. Raises: UsageError."""

@@ -7,6 +7,7 @@ import os
 import pathlib
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -20,6 +21,7 @@ from tftrt_tools.fleet.place import Place
 
 _LOOPBACK = "127.0.0.1"
 _CONNECTS = 3
+_REACHED_SECONDS = 10
 # Ray's own sockets lie below its folder: "/session_<date>_<pid>/sockets/plasma_store".
 _SOCKET_BYTES, _RAYS_BYTES = 107, 70
 # Before Ray is imported: where its head has gone, each call would start another Ray on this machine.
@@ -104,8 +106,10 @@ def _cluster(place: Place) -> Iterator[Any]:
     with environment.variables(_NO_OTHER):
         ray = _imported()
     try:
+        # Ray's client asks a head that is not there for 30 s.
+        socket.create_connection(place.host_and_port(), _REACHED_SECONDS).close()
         _connected(ray, place)
-    except ConnectionError as error:
+    except OSError as error:
         raise errors.TftrtError(
             f"no fleet answers at {place.address}: {errors.first_line(str(error))}",
             "give the address of a head that `ray start --head --ray-client-server-port=10001` started",

@@ -17,7 +17,7 @@ def test_on_is_this_machine_or_a_head():
     assert place.parse("") is None
     assert place.parse("local") == place.Place("local")
     assert place.parse("ray://head:10001") == place.Place("cluster", "ray://head:10001")
-    assert place.parse("ray://[::1]:10001").address == "ray://[::1]:10001"
+    assert place.parse("ray://[::1]:10001").host_and_port() == ("::1", 10001)
 
 
 @pytest.mark.parametrize("text", ["Local", "ray://head", "ray://head:0", "ray://head:99999", "http://head:1", "auto"])

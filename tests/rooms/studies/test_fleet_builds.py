@@ -65,6 +65,14 @@ def test_the_command_says_what_the_machine_said_and_writes_nothing(converted, tf
     assert kind["cause"] in done.stderr and not (tmp_path / "out").exists()
 
 
+@needs_ray
+@pytest.mark.parametrize(("place", "says"), [("local", "has no GPU"), ("ray://127.0.0.1:1", "no fleet answers at")])
+def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says, converted, tftrt, tmp_path):
+    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    done = tftrt("build", model, "--shapes=image:1x8x8x1", f"--on={place}", f"--output_saved_model_dir={out}")
+    assert_clear(done, 1, says)
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [

@@ -125,6 +125,10 @@ def everywhere(
     with _told(output, kinds), session.opened(place) as fleet:
         types = tuple(dict.fromkeys(gpu_types)) or placing.gpu_types(fleet.resources())
         if not types:
+            if not any(one.get("GPU") for one in fleet.resources()):
+                raise errors.TftrtError(
+                    f"{place.text()} has no GPU", "give --on=ray://HEAD:10001 of a cluster that has one"
+                )
             raise errors.TftrtError(
                 f"{place.text()} has no GPU of a kind that Ray knows",
                 "name them: --gpu_types=T4,L4, as `ray status` lists them",
