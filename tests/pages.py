@@ -17,6 +17,7 @@ DOCS = tuple(
         "convert",
         "rewrites",
         "engines",
+        "fleet",
         "data",
         "int8",
         "accuracy",

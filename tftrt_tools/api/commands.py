@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tftrt_tools.servers.serving.triton.publish import Publication as TritonPublication
     from tftrt_tools.studies.batching.tuned import Tuned
     from tftrt_tools.studies.bench.measurements import Bench
+    from tftrt_tools.studies.fleet_builds.building import FleetBuild
     from tftrt_tools.studies.optimizing.story import Story
     from tftrt_tools.studies.regression.comparison import Regression
     from tftrt_tools.studies.side_by_side.measured import SideBySide
@@ -171,7 +172,7 @@ def build(
     repeat: int | None = None,
     overwrite: bool | None = None,
     **flags: object,
-) -> Build | Built | Repeated | Made:
+) -> Build | Built | Repeated | FleetBuild | Made:
     """The engines of a converted model, on this machine's GPU, or a plan anew: `tftrt build`.
 
     Args:
@@ -179,7 +180,8 @@ def build(
       model itself is replaced. strip: take the engines away instead. repeat: builds, of which the fastest is kept. overwrite: replace what
       is at the output. flags: the others of `tftrt build --help`.
 
-    Returns: Build: `built`, `unbuilt`; Built of a plan; Repeated with repeat. Raises: CheckFailed where an engine was refused.
+    Returns: Build: `built`, `unbuilt`; Built of a plan; Repeated with repeat; FleetBuild with on. Raises: CheckFailed where an
+    engine was refused.
     """
     arguments = {
         "shapes": shapes,
@@ -188,7 +190,7 @@ def build(
         "repeat": repeat,
         "overwrite": overwrite,
     }
-    done: Build | Built | Repeated | Made = calling.result("build", [model], arguments, flags)
+    done: Build | Built | Repeated | FleetBuild | Made = calling.result("build", [model], arguments, flags)
     return done
 
 

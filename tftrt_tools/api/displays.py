@@ -21,6 +21,7 @@ _WAYS = {
     "tftrt_tools.tensorrt.plans.result.Built": ("convert", ""),
     "tftrt_tools.tftrt.conversion.build.Build": ("build", ""),
     "tftrt_tools.studies.tuning.repeats.Repeated": ("build", ""),
+    "tftrt_tools.studies.fleet_builds.building.FleetBuild": ("build", ""),
     "tftrt_tools.studies.tuning.tried.Tuning": ("tune", "html:tuning_page"),
     "tftrt_tools.studies.optimizing.story.Story": ("optimize", "optimize:page_of"),
     "tftrt_tools.tensorrt.exporting.result.Exported": ("export", ""),

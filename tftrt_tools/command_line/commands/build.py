@@ -12,6 +12,9 @@ engine cache nor TensorRT's timing cache, for these would repeat the first build
 
 --strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
+--on builds for other kinds of GPU than this machine's: the model travels to a machine of a fleet that has one, and its engines come back in
+--output_saved_model_dir, a folder for each kind. It needs Ray: the extra `fleet`.
+
 A plan directory (`tftrt convert --backend=tensorrt`) is built anew from the model.onnx and the settings that it keeps, for this machine's
 GPU and TensorRT, or comes from the engine cache; --shapes changes its profiles. Its old plan is not read.
 
@@ -20,6 +23,7 @@ examples:
   tftrt build encoder_fp16 --shapes='ids:min=1x128,opt=8x128,max=32x128;mask:min=1x128,opt=8x128,max=32x128'
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,32x224x224x3' --repeat=3
   tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3' --on=ray://head:10001 --gpu_types=T4,L4 --output_saved_model_dir=built
   tftrt build resnet_plan --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=8x224x224x3,max=64x224x224x3'
 """
 
@@ -36,6 +40,7 @@ from tftrt_tools.command_line.commands import (
     _building,
     _calling,
     _flags,
+    _fleet,
     _made,
     _next,
     _output,
@@ -55,16 +60,27 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import TypeIs
 
+    from tftrt_tools.studies.fleet_builds.building import FleetBuild
     from tftrt_tools.studies.tuning.repeats import Repeated, Repeats
     from tftrt_tools.tftrt.conversion.build import Build
 
 
+URLS = ("on",)
 # {flag: field of the back end's options}.
 _OPTIONS = {
     "dynamic_shape_profile_strategy": "strategy",
     "allow_build_at_runtime": "allow_build_at_runtime",
     "leave_refused_nodes": "leave_refused_nodes",
     "tags": "tags",
+}
+# {flag that --on refuses: why}.
+_HERE_ALONE = {
+    "strip": "a model without engines is the same for every GPU",
+    "repeat": "it compares builds on this machine",
+    "layers": "it reads the log of this machine",
+    "log_file": "the log is on the machine that builds",
+    "engine_cache_dir": "each machine has its own disk",
+    "op_library": "it is a file of this machine",
 }
 # All builds are in GPU memory when they are timed.
 MOST_BUILDS = 16
@@ -124,13 +140,15 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     _building.define(values)
+    _fleet.define(values)
     convert.define_cache(values)
     convert.define_layers(values)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
-def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated:
-    """Build; with --repeat several times."""
+def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated | FleetBuild:
+    """Build; with --repeat several times, with --on elsewhere."""
+    place = _fleet.read(values)
     model = _flags.one_argument("build", positional, "MODEL")
     made_by = backends.of_made(model)
     if made_by is None and table.kind(model).onnx(model) == model:
@@ -146,11 +164,27 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated:
     if "strip" in backend.build_flags:
         _check_shapes(values)
     several = _several(values)
+    if place is not None:
+        _check_elsewhere(values)
     cache = None if convert.read_layers(values) or several else convert.read_cache(values)
     minutes = _building.minutes(values, always=backend.always_builds)
     changes = Changes(shapes=values.shapes, max_workspace_size_bytes=values.max_workspace_size_bytes, options=options)
     if several:
         return _fastest(model, changes, values)
+    if place is not None:
+        from tftrt_tools.studies.fleet_builds import building
+
+        with _fleet.live() as changed:
+            return building.everywhere(
+                model,
+                values.output_saved_model_dir,
+                building.asked(backend.name, changes, minutes),
+                place,
+                values.gpu_types,
+                overwrite=values.overwrite,
+                changed=changed,
+                place_seconds=values.place_seconds,
+            )
     work = Work(
         source=Source(path=model),
         output=values.output_saved_model_dir,
@@ -165,28 +199,43 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated:
         return backend.rebuild(model, changes, work)
 
 
-def show(done: Made | Repeated, values: flags.FlagValues) -> None:
+def show(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> None:
     """Print what was built."""
     console = _output.console(values.json)
-    if _of_several(done):
+    if _of_fleet(done):
+        _print_kinds(console, done)
+    elif _of_several(done):
         _print_builds(console, done.repeats)
         _made.show(done.build, console, None)
     else:
         _made.show(done, console, None if values.layers else convert.read_cache(values))
 
 
-def write(done: Made | Repeated, values: flags.FlagValues) -> None:
+def write(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> None:
     """Write --json."""
     _output.write_json(done, values.json)
 
 
-def failure(done: Made | Repeated, values: flags.FlagValues) -> errors.TftrtError | None:
-    """As _made.failure."""
+def failure(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> errors.TftrtError | None:
+    """As _made.failure; of several kinds of GPU, the first that is not there."""
+    if _of_fleet(done):
+        missing = next((one for one in done.kinds if not one.complete), None)
+        if missing is None:
+            return None
+        cause, mend = (
+            missing.cause or "not all engines are there",
+            missing.mend or "its lines above name those that are not",
+        )
+        return errors.CheckFailed(f"{missing.gpu_type}: {cause}", mend)
     return _made.failure(done.build if _of_several(done) else done)
 
 
-def _of_several(done: Made | Repeated) -> TypeIs[Repeated]:
+def _of_several(done: Made | Repeated | FleetBuild) -> TypeIs[Repeated]:
     return getattr(done, "document", "") == "repeated build"
+
+
+def _of_fleet(done: Made | Repeated | FleetBuild) -> TypeIs[FleetBuild]:
+    return getattr(done, "document", "") == "fleet build"
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
@@ -195,7 +244,9 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     write(done, values)
     made = values.output_saved_model_dir or positional[0]
-    if original := _next.original(made):
+    if _of_fleet(done):
+        made = ""
+    if made and (original := _next.original(made)):
         _next.show(values, _next.verify(values, original, made))
     return _calling.exit_code(failure(done, values))
 
@@ -222,6 +273,18 @@ def _several(values: flags.FlagValues) -> bool:
                 f"--{name} has no effect with --repeat: from a cache every build would be the first one", "leave it out"
             )
     return True
+
+
+def _check_elsewhere(values: flags.FlagValues) -> None:
+    """Raise UsageError for flags that make no sense with --on."""
+    if not values.output_saved_model_dir:
+        raise errors.UsageError(
+            "--on makes a model for each kind of GPU, and --output_saved_model_dir is missing",
+            "name the folder for them: each kind gets a folder in it",
+        )
+    for name, why in _HERE_ALONE.items():
+        if values[name].present and values[name].value:
+            raise errors.UsageError(f"--{name} has no effect with --on: {why}", "leave one of them out")
 
 
 def _fastest(model: str, changes: Changes, values: flags.FlagValues) -> Repeated:
@@ -259,6 +322,22 @@ def _print_builds(console: Console, found: Repeats) -> None:
     columns = [">build", *(f">{call}, ms" for call in found.calls), ">mean ms", "the kept one is", "", ">built in"]
     console.print(_output.table("Builds, timed in turns", columns, rows))
     console.print(found.text(), soft_wrap=True)
+
+
+def _print_kinds(console: Console, done: FleetBuild) -> None:
+    rows = [
+        (one.gpu_type, one.status, one.where.text() if one.where else "", one.tries, f"{one.seconds:.1f} s", one.output)
+        for one in done.kinds
+    ]
+    columns = ["kind of GPU", "", "where", ">tries", ">took", "written"]
+    console.print(_output.table("Engines for each kind of GPU", columns, rows))
+    for one in done.kinds:
+        if one.cause:
+            console.print(f"  {one.gpu_type}: {one.cause}", soft_wrap=True)
+            console.print(f"    {one.mend}", soft_wrap=True)
+        for line in one.built.text if one.built and not one.built.complete else ():
+            console.print(f"  {one.gpu_type}: {line}", soft_wrap=True)
+    console.print(done.summary(), soft_wrap=True)
 
 
 @_made.table("build")

@@ -1,0 +1,88 @@
+"""--on and its like: a fleet that does a command's independent work. Nothing of Ray is imported before a fleet is opened."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tftrt_tools.base import errors, terminal
+from tftrt_tools.command_line.commands import _output
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tftrt_tools.fleet.place import Place
+    from tftrt_tools.fleet.task import Row
+
+_PLACE_SECONDS = 60.0
+
+
+def define(values: flags.FlagValues) -> None:
+    """Define --on, --gpu_types and --place_seconds on `values`."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string(
+        "on",
+        "",
+        "where to work: local (each GPU of this machine, through Ray), or ray://HEAD:10001 of a Ray cluster. By default "
+        "in this process, without Ray",
+        **text,
+    )
+    flags.DEFINE_list(
+        "gpu_types",
+        [],
+        "with --on: kinds of GPU to build for, by Ray's names (T4, L4, A100, H100) or those of custom resources; by default "
+        "all that the fleet has",
+        **text,
+    )
+    flags.DEFINE_float(
+        "place_seconds",
+        _PLACE_SECONDS,
+        "with --on=ray://…: how long to wait for a kind of GPU that the cluster does not have yet",
+        lower_bound=0.0,
+        **text,
+    )
+
+
+def read(values: flags.FlagValues) -> Place | None:
+    """What --on says; None without it. Raises: UsageError."""
+    from tftrt_tools.fleet import place
+
+    found = place.parse(values.on)
+    if found is None and values.gpu_types:
+        raise errors.UsageError("--gpu_types names machines of a fleet", f"add --on: {place.FORMS}")
+    return found
+
+
+@contextlib.contextmanager
+def live() -> Iterator[Callable[[Sequence[Row]], None]]:
+    """A table at the bottom of the terminal that says what runs where, and for how long; nothing where stderr is no terminal. Yields: what
+    is told the rows."""
+    if not sys.stderr.isatty():
+        yield lambda rows: None
+        return
+    from rich.live import Live
+
+    with Live(console=terminal.console(sys.stderr), transient=True, refresh_per_second=4) as shown:
+        yield lambda rows: shown.update(_table(rows))
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    cells = [
+        (
+            one.name,
+            one.state,
+            one.where.text() if one.where else "",
+            "" if one.tries == 1 else f"try {one.tries}",
+            _seconds(one.seconds),
+        )
+        for one in rows
+    ]
+    return _output.table(None, ["what", "", "where", "", ">for"], cells)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.0f} s"

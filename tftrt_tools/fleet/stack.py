@@ -1,0 +1,60 @@
+"""The stack of a machine, as far as engines and measurements depend on it, and why a worker with another one refuses a task."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tftrt_tools.base import errors, records, version
+from tftrt_tools.base.process import child
+from tftrt_tools.base.stack import installed, probes
+
+_SECONDS = 30
+_TENSORRT = ("tensorrt", "nvidia-tensorrt")
+_TITLES = {
+    "tools": "tftrt-tools",
+    "python": "Python",
+    "tensorflow": "TensorFlow",
+    "tensorrt": "TensorRT",
+    "driver": "NVIDIA's driver",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stack(records.Record):
+    """Versions; "" for what is not there. Of what is asked for, "" asks for nothing."""
+
+    tools: str = ""
+    # Major and minor alone.
+    python: str = ""
+    tensorflow: str = ""
+    tensorrt: str = ""
+    driver: str = ""
+
+    def refusal(self, other: Stack) -> str:
+        """Why a worker with the stack `other` refuses what asks for this one, in one line; "" where it takes it."""
+        pairs = ((title, getattr(self, name), getattr(other, name)) for name, title in _TITLES.items())
+        told = [
+            f"{title} {there or 'is missing'}, not {asked}" for title, asked, there in pairs if asked not in ("", there)
+        ]
+        return "; ".join(told)
+
+
+def here(driver: bool = True) -> Stack:
+    """The Stack of this machine, without loading any of it. Args: driver: whether to ask for NVIDIA's, in a child process."""
+    import sys
+
+    tensorflow = installed.tensorflow()
+    return Stack(
+        tools=version.__version__,
+        python="{}.{}".format(*sys.version_info[:2]),
+        tensorflow=(tensorflow.version or "") if tensorflow else "",
+        tensorrt=next(filter(None, map(installed.version_of, _TENSORRT)), ""),
+        driver=_driver() if driver else "",
+    )
+
+
+def _driver() -> str:
+    try:
+        return probes.driver.run(None, timeout=_SECONDS).result.driver or ""
+    except (errors.TftrtError, child.ChildBug):
+        return ""
