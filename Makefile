@@ -28,7 +28,7 @@ NEW_PIP_FLAGS ?=
 ZOO ?= build/zoo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-2.17 test test-2.17 test-2.17-core quick coverage demo zoo lint format docs gpu-test corpus portable test-new test-images triton bench bench-tests clean FORCE
+.PHONY: help venv venv-2.17 test test-2.17 test-2.17-core quick coverage demo zoo lint format docs gpu-test corpus portable test-new test-images test-fleet triton bench bench-tests clean FORCE
 
 help:
 	@echo "make test      make lint, then every test that needs no GPU, but for those of benchmarks/"
@@ -42,6 +42,7 @@ help:
 	@echo "make test-new  exports of the newest TensorFlow, Keras and PyTorch, on Python 3.13 or 3.12 in .venv-new (downloads packages)"
 	@echo "make test-images  build and run the images of serving/Dockerfile, as root with podman (downloads packages, 28 GB of disk)"
 	@echo "make triton    a tritonserver for its tests, in build/triton (55 MB to download)"
+	@echo "make test-fleet the tests of --on with Ray, which is put in build/ray (75 MB to download)"
 	@echo "make bench     the tests of benchmarks/ (make bench-tests: these alone), then the benchmarks"
 	@echo "make lint      ruff, mypy over the package, and the order of its rooms (.importlinter)"
 	@echo "make format    lay out the code as ruff does; make lint checks it"
@@ -161,6 +162,11 @@ bench: bench-tests
 # tritonserver for tests/rooms/servers/test_triton_server.py, as the wheel brings it: only its files are used, not its Python packages.
 triton: $(STAMP)
 	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target build/triton nvidia-pytriton==0.7.0
+
+# Ray for the tests of tftrt_tools/fleet, beside .venv: what else it needs is there.
+test-fleet: $(STAMP)
+	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target build/ray -c constraints.txt ray filelock msgpack
+	PYTHONPATH=$(CURDIR)/build/ray $(PY) -m pytest -m "$(TESTS)" -rs tests/rooms/fleet tests/rooms/studies/test_fleet_builds.py $(PYTEST_FLAGS)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

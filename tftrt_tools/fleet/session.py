@@ -136,7 +136,19 @@ def _imported() -> Any:
         import ray
     except ImportError:
         raise errors.NeedsExtra("--on needs Ray, which is not installed", errors.install("fleet")) from None
+    _read_anew()
     return ray
+
+
+def _read_anew() -> None:
+    """Let Ray read its settings and its token from the environment again. It keeps those of the first fleet of a process, and the second
+    one would not know its own token. Ray's tests have no other way; where a release has other names, the second fleet says that it does
+    not start."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from ray._raylet import AuthenticationTokenLoader, Config
+
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _started(ray: Any, **options: Any) -> None:

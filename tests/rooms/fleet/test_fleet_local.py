@@ -25,17 +25,18 @@ from tests import fleets
 from tftrt_tools.base.process import signals
 from tftrt_tools.fleet import place, session
 signals.install()
-with session.opened(place.parse("local")) as fleet:
-    for one in fleets.run(fleet, *(fleets.task(str(n), "L4", **eval(sys.argv[1])) for n in range(2))).values():
-        print(one.status, one.answer["visible"], flush=True)
+for _ in range(int(sys.argv[2])):
+    with session.opened(place.parse("local")) as fleet:
+        for one in fleets.run(fleet, *(fleets.task(str(n), "L4", **eval(sys.argv[1])) for n in range(2))).values():
+            print(one.status, one.answer["visible"], flush=True)
 """
 
 
-def started(request, mark, tmp_path, before=()):
+def started(request, mark, tmp_path, before=(), times=1):
     env = {**os.environ, **fleets.COUNTED, "TFTRT_TEST_MARK": mark, "TMPDIR": str(tmp_path)}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
     return subprocess.Popen(
-        [*before, sys.executable, "-c", SCRIPT, repr(request)],
+        [*before, sys.executable, "-c", SCRIPT, repr(request), str(times)],
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -76,6 +77,13 @@ def test_an_interrupt_while_ray_starts_leaves_nothing_either(tmp_path):
     one.send_signal(signal.SIGINT)
     out, _ = one.communicate(timeout=120)
     assert one.returncode and not out and not left(mark) and not list(tmp_path.iterdir())
+
+
+def test_a_process_opens_one_fleet_after_the_other(tmp_path):
+    """Each has a token of its own, and Ray keeps what it has read."""
+    one = started({}, "in turn", tmp_path, times=2)
+    out, error = one.communicate(timeout=200)
+    assert one.returncode == 0 and sorted(out.split("\n")) == ["", *["done 0"] * 2, *["done 1"] * 2], error
 
 
 def test_two_fleets_on_one_machine_do_not_meet(tmp_path):
