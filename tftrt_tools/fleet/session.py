@@ -8,7 +8,6 @@ import pathlib
 import secrets
 import signal
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -157,7 +156,7 @@ def _started(ray: Any, **options: Any) -> None:
 
     with _undisturbed():
         before = starting.current_folder()
-        os.chdir(os.path.dirname(sys.executable))
+        os.chdir(starting.START)
         try:
             ray.init(log_to_driver=False, logging_level=logging.CRITICAL, **options)
         except (ConnectionError, errors.TftrtError):

@@ -10,7 +10,7 @@ import os
 import sys
 
 # The console script `tftrt` lies there, too: Python looks there first for it.
-_START = os.path.dirname(sys.executable) or "/"
+START = os.path.dirname(sys.executable) or "/"
 # The variable that names the folder to which the process changes then.
 _FOLDER = "TFTRT_START_FOLDER"
 
@@ -24,7 +24,7 @@ def search_path(*, first: str = "", last: str = "") -> str:
 def start() -> tuple[str | None, dict[str, str]]:
     """(folder, environment variables) for a process of `command`, which calls `settle`."""
     here = current_folder()
-    return (_START, {_FOLDER: here}) if here else (None, {})
+    return (START, {_FOLDER: here}) if here else (None, {})
 
 
 def settle() -> None:
@@ -32,7 +32,7 @@ def settle() -> None:
     given = os.environ.pop(_FOLDER, None)
     if (
         sys.path
-        and sys.path[0] in ("", _START if given is not None else current_folder())
+        and sys.path[0] in ("", START if given is not None else current_folder())
         and not getattr(sys.flags, "safe_path", False)
     ):
         del sys.path[0]
