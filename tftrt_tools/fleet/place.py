@@ -9,6 +9,8 @@ from typing import Literal
 from tftrt_tools.base import errors
 
 Kind = Literal["local", "cluster"]
+# That a task waits for a machine which no cluster has yet.
+SECONDS = 60.0
 FORMS = "local, or ray://HEAD:10001 of a cluster"
 _HEAD = re.compile(r"ray://(\[[0-9a-fA-F:]+\]|[^\s:/@]+):(\d{1,5})")
 

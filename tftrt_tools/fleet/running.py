@@ -13,14 +13,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from tftrt_tools.base import errors
-from tftrt_tools.fleet import placing, session, stack, worker
+from tftrt_tools.fleet import place, placing, session, stack, worker
 from tftrt_tools.fleet.content import Packed
 from tftrt_tools.fleet.session import Fleet
 from tftrt_tools.fleet.task import Outcome, Row, Status, Task, Where
 
 TRIES = 2
-# Seconds that a task waits for a machine that no fleet has yet; in one that cannot grow, none.
-PLACE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _ELSEWHERE = "run the command again; where it dies each time, look at the memory of that machine"
 
@@ -28,8 +26,9 @@ _ELSEWHERE = "run the command again; where it dies each time, look at the memory
 @dataclasses.dataclass
 class _Try:
     task: Task
-    number: int
-    asked: float
+    number: int = 1
+    # When Ray was asked for it.
+    asked: float = 0.0
     # Machines where a try of this task died.
     died_on: tuple[str, ...] = ()
 
@@ -43,7 +42,7 @@ def run(
     tasks: Sequence[Task],
     wanted: stack.Stack,
     changed: Callable[[Sequence[Row]], None] = lambda rows: None,
-    place_seconds: float = PLACE_SECONDS,
+    place_seconds: float = place.SECONDS,
 ) -> Generator[Outcome, None, None]:
     """Run tasks, of different names. Args: wanted: the stack that a worker has to have. changed: is told the lines of a live table, twice
     a second. place_seconds: how long a task may wait for a kind of machine that the fleet does not have.
@@ -86,7 +85,7 @@ class _Run:
     def all(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         for task in tasks:
             self._rows[task.name] = Row(name=task.name, state="waiting")
-            self._submit(_Try(task, 1, time.monotonic()))
+            self._submit(_Try(task))
         while self._pending:
             ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=_LOOK_SECONDS)
             self._nodes = self._fleet.nodes()
@@ -107,7 +106,7 @@ class _Run:
 
     def _submit(self, one: _Try) -> None:
         avoided = {*self._refusals, *self._elsewhere(one)}
-        task, asked = one.task, time.monotonic()
+        task = one.task
         facts = {
             "key": one.key,
             "target": task.job.target,
@@ -119,7 +118,7 @@ class _Run:
         }
         options = placing.options(task, self._nodes, avoided) | {"max_retries": 0}
         ref = self._remote.options(**options).remote(facts, self._wanted, self._content(task.content), self._board)
-        self._pending[ref] = dataclasses.replace(one, asked=asked)
+        self._pending[ref] = dataclasses.replace(one, asked=time.monotonic())
 
     def _elsewhere(self, one: _Try) -> tuple[str, ...]:
         """The machines where it died, if another one could take it."""

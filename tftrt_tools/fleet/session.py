@@ -43,17 +43,10 @@ class Fleet:
         self.place, self.ray = place, ray
         self.grows = place.kind == "cluster"
 
-    def resources(self) -> list[dict[str, float]]:
-        """Of each living machine, as Ray counts them. Raises: TftrtError where the fleet has gone."""
-        return [node["Resources"] for node in self._nodes()]
-
     def nodes(self) -> dict[str, dict[str, float]]:
         """{Ray's name of a living machine: its resources}. Raises: TftrtError where the fleet has gone."""
-        return {node["NodeID"]: node["Resources"] for node in self._nodes()}
-
-    def _nodes(self) -> list[dict[str, Any]]:
         try:
-            return [node for node in self.ray.nodes() if node["Alive"]]
+            return {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
         except (ConnectionError, self.ray.exceptions.RaySystemError) as error:
             raise gone(self.place) from error
 
@@ -61,8 +54,7 @@ class Fleet:
 def gone(place: Place) -> errors.TftrtError:
     """The error where the head does not answer any more."""
     return errors.TftrtError(
-        f"the fleet at {place.text()} does not answer any more",
-        "look at its head; what was done before is kept, and the same command does the rest",
+        f"the fleet at {place.text()} does not answer any more", "look at its head, and run the command again"
     )
 
 

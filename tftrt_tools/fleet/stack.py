@@ -9,7 +9,6 @@ from tftrt_tools.base.process import child
 from tftrt_tools.base.stack import installed, probes
 
 _SECONDS = 30
-_TENSORRT = ("tensorrt", "nvidia-tensorrt")
 _TITLES = {
     "tools": "tftrt-tools",
     "python": "Python",
@@ -43,12 +42,14 @@ def here(driver: bool = True) -> Stack:
     """The Stack of this machine, without loading any of it. Args: driver: whether to ask for NVIDIA's, in a child process."""
     import sys
 
-    tensorflow = installed.tensorflow()
+    tensorflow, packages = installed.tensorflow(), installed.tensorrt_packages()
+    # PyPI has an empty package of this name.
+    old = packages.pop("nvidia-tensorrt", "")
     return Stack(
         tools=version.__version__,
         python="{}.{}".format(*sys.version_info[:2]),
         tensorflow=(tensorflow.version or "") if tensorflow else "",
-        tensorrt=next(filter(None, map(installed.version_of, _TENSORRT)), ""),
+        tensorrt=next(iter(packages.values()), old),
         driver=_driver() if driver else "",
     )
 

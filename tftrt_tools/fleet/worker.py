@@ -54,10 +54,9 @@ def run(
     board.say.remote(asked["key"], {"where": where})
     # Ray leaves a task without GPUs all of them.
     env = {"CUDA_VISIBLE_DEVICES": visible, **asked["env"]}
-    start = time.monotonic()
     with progress.listening(_Teller(board, asked["key"])):
         done = _done(asked, packed, env)
-    return {"where": where, "seconds": time.monotonic() - start, **done}
+    return {"where": where, **done}
 
 
 def _done(asked: Mapping[str, Any], packed: tuple[str, str, bytes] | None, env: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def fleet():
 
 
 def test_each_task_runs_on_its_kind_and_sees_one_gpu(fleet):
-    assert placing.gpu_types(fleet.resources()) == ("L4", "T4")
+    assert placing.gpu_types(fleet.nodes().values()) == ("L4", "T4")
     nodes = fleet.nodes()
     found = run(fleet, *(task(f"{kind} {number}", kind) for kind in ("T4", "L4") for number in range(3)))
     for name, one in found.items():

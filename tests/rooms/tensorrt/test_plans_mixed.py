@@ -182,6 +182,10 @@ class Layer:
 
     precision = None
 
+    @property
+    def precision_is_set(self):
+        return self.precision is not None
+
     def __init__(self, kind, *outputs):
         self.type, self.num_outputs, self.types = trt.LayerType.__members__[kind], len(outputs), {}
         self._outputs = [types.SimpleNamespace(name=name, dtype=dtype) for name, dtype in outputs]

@@ -137,15 +137,23 @@ def misread(layers: Sequence[Row]) -> tuple[str, ...]:
         if row.kind == "NoOp"
         and len(row.inputs) == len(row.outputs) == 1
         and row.inputs[0].packed > 1 < row.outputs[0].packed
-        and _around_the_packed(row.inputs[0].sizes) != _around_the_packed(row.outputs[0].sizes)
+        and _differ(row.inputs[0].sizes, row.outputs[0].sizes)
     ]
     return tuple(dict.fromkeys(found))
 
 
-def _around_the_packed(sizes: Sequence[int]) -> tuple[int, int, int]:
-    """Numbers in front of the packed axis, on it, and behind it. Tensors of fewer than three axes have ones in front."""
+def _differ(taken: Sequence[int], given: Sequence[int]) -> bool:
+    """Whether packed numbers of these sizes lie in another order, as far as the sizes are known."""
+    pairs = zip(_around_the_packed(taken), _around_the_packed(given), strict=True)
+    return any(one != other for one, other in pairs if one is not None and other is not None)
+
+
+def _around_the_packed(sizes: Sequence[int]) -> tuple[int | None, ...]:
+    """Numbers in front of the packed axis, on it, and behind it; None where a size is open. Tensors of fewer than three axes have ones in
+    front."""
     full = (1,) * (_PACKED_AXIS - len(sizes)) + tuple(sizes)
-    return math.prod(full[:-_PACKED_AXIS]), full[-_PACKED_AXIS], math.prod(full[-_PACKED_AXIS + 1 :])
+    parts = full[:-_PACKED_AXIS], full[-_PACKED_AXIS : -_PACKED_AXIS + 1], full[-_PACKED_AXIS + 1 :]
+    return tuple(math.prod(part) if min(part, default=1) > 0 else None for part in parts)
 
 
 def shown(name: str) -> str:

@@ -11,14 +11,12 @@ from absl import flags
 
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.command_line.commands import _output
+from tftrt_tools.fleet import place
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tftrt_tools.fleet.place import Place
     from tftrt_tools.fleet.task import Row
-
-_PLACE_SECONDS = 60.0
 
 
 def define(values: flags.FlagValues) -> None:
@@ -40,17 +38,15 @@ def define(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_float(
         "place_seconds",
-        _PLACE_SECONDS,
+        place.SECONDS,
         "with --on=ray://…: how long to wait for a kind of GPU that the cluster does not have yet",
         lower_bound=0.0,
         **text,
     )
 
 
-def read(values: flags.FlagValues) -> Place | None:
+def read(values: flags.FlagValues) -> place.Place | None:
     """What --on says; None without it. Raises: UsageError."""
-    from tftrt_tools.fleet import place
-
     found = place.parse(values.on)
     if found is None and values.gpu_types:
         raise errors.UsageError("--gpu_types names machines of a fleet", f"add --on: {place.FORMS}")

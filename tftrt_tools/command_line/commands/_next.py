@@ -17,7 +17,7 @@ from tftrt_tools.tftrt.conversion.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-from absl import flags
+    from absl import flags
 
 _OUTPUT = "--output_saved_model_dir="
 # Flags that say how a model is read: the next command needs them too.

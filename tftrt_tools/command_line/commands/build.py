@@ -244,9 +244,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     write(done, values)
     made = values.output_saved_model_dir or positional[0]
-    if _of_fleet(done):
-        made = ""
-    if made and (original := _next.original(made)):
+    if not _of_fleet(done) and (original := _next.original(made)):
         _next.show(values, _next.verify(values, original, made))
     return _calling.exit_code(failure(done, values))
 

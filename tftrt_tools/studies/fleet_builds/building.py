@@ -17,7 +17,7 @@ from typing import Any
 from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.process import jobs
 from tftrt_tools.fleet import content, placing, running, session, stack
-from tftrt_tools.fleet.place import Place
+from tftrt_tools.fleet.place import SECONDS, Place
 from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
 from tftrt_tools.models.backends.protocol import Changes
 from tftrt_tools.models.savedmodel import files, staging
@@ -108,7 +108,7 @@ def everywhere(
     gpu_types: Sequence[str] = (),
     overwrite: bool = False,
     changed: Callable[[Sequence[Row]], None] = lambda rows: None,
-    place_seconds: float = running.PLACE_SECONDS,
+    place_seconds: float = SECONDS,
 ) -> FleetBuild:
     """Build a model that was made for each kind of GPU.
 
@@ -123,9 +123,10 @@ def everywhere(
     packed = content.pack(model)
     kinds: dict[str, KindBuilt] = {}
     with _told(output, kinds), session.opened(place) as fleet:
-        types = tuple(dict.fromkeys(gpu_types)) or placing.gpu_types(fleet.resources())
+        machines = fleet.nodes().values()
+        types = tuple(dict.fromkeys(gpu_types)) or placing.gpu_types(machines)
         if not types:
-            if not any(one.get("GPU") for one in fleet.resources()):
+            if not any(one.get("GPU") for one in machines):
                 raise errors.TftrtError(
                     f"{place.text()} has no GPU", "give --on=ray://HEAD:10001 of a cluster that has one"
                 )

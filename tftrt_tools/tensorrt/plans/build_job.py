@@ -22,7 +22,7 @@ from tftrt_tools.models.execution.job import device, gpu
 from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.job import engine as engines
 from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Machine, Request, Seconds
-from tftrt_tools.tensorrt.plans.job import cached, misread, mixed, unread, valid
+from tftrt_tools.tensorrt.plans.job import cached, mixed, reshapes, unread, valid
 from tftrt_tools.tensorrt.plans.job import network as networks
 from tftrt_tools.tensorrt.plans.settings import Settings
 from tftrt_tools.tftrt.conversion.job import watched
@@ -92,7 +92,7 @@ def job(request: Request) -> Answer:
     if made.cached:
         work.keep_times()
     progress.say("looking at the plan's layers")
-    layers = _layers(engine)
+    layers = work.layers()
     inputs, outputs = (
         {name: engines.dtype_name(engine.get_tensor_dtype(name)) for name in engines.names(engine, inputs=one)}
         for one in (True, False)
@@ -107,7 +107,7 @@ def job(request: Request) -> Answer:
         ranged=ranged,
         held=held,
         narrowed=mixed.narrowed(layers, wide) if held else (),
-        misread=misread.reshapes(layers),
+        misread=reshapes.misread(layers),
         seconds=Seconds(parse=parsed - start, build=made.seconds),
         cached=made.cached,
         known_timings=work.known,
@@ -135,16 +135,17 @@ class _Work:
             times,
         )
         self.known = 0
+        self._engine: trt.ICudaEngine | None = None
+        self._seen: Mapping[str, object] | None = None
 
     def build(self) -> float:
         """Write the plan, and the times of kernels. Returns: seconds. Raises: TftrtError."""
-        return misread.built(
-            self._once,
-            lambda: _layers(self.load()),
-            lambda names: misread.hold(trt, self._network, self._config, names),
+        return reshapes.built(
+            self._once, self.layers, lambda names: reshapes.hold(trt, self._network, self._config, names)
         )
 
     def _once(self) -> float:
+        self._engine, self._seen = None, None
         log = engines.logger()
         with turns.turn(gpu.identity(), progress.say), self._timing_cache():
             begun = time.monotonic()
@@ -159,14 +160,23 @@ class _Work:
         return seconds
 
     def load(self) -> trt.ICudaEngine:
-        """The engine of the plan. Raises: TftrtError."""
+        """The engine of the plan, loaded once for each build. Raises: TftrtError."""
+        if self._engine is not None:
+            return self._engine
         engine = engines.runtime().deserialize_cuda_engine(pathlib.Path(self._request.plan).read_bytes())
         if engine is None:
             raise errors.TftrtError(
                 f"TensorRT does not read the plan: {engines.said()}",
                 "free memory of the GPU, or build it without the engine cache (--noengine_cache)",
             )
+        self._engine = engine
         return engine
+
+    def layers(self) -> Mapping[str, object]:
+        """What the inspector says of the engine's layers. Raises: TftrtError."""
+        if self._seen is None:
+            self._seen = _layers(self.load())
+        return self._seen
 
     def keep_times(self) -> None:
         """Without a build: write the times that earlier ones have measured, if there are any."""

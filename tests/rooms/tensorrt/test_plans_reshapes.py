@@ -8,7 +8,7 @@ import pytest
 from tests import stacks
 from tftrt_tools.base import errors
 from tftrt_tools.base.logs import engine_layers
-from tftrt_tools.tensorrt.plans.job import misread
+from tftrt_tools.tensorrt.plans.job import reshapes
 
 # Of a plan whose answers had 9.9 dB, in its second profile; of one that verified with 66.8 dB; of one with 70.2 dB, and of a copy.
 WRONG = "Layer(NoOp): node_Reshape_97 [profile 1], Tactic: 0x0000000000000000, conv2d_8/fp16 [profile 1] (Half[8,8:8,48,48]) -> val_98/fp16 [profile 1] (Half[8:8,4,4608])"
@@ -17,6 +17,7 @@ RIGHT = (
     "Layer(NoOp): node_Reshape_36, Tactic: 0x0000000000000000, a (Half[8,16,24,24]) -> b (Half[8,4,2304])",
     "Layer(NoOp): flat, Tactic: 0x0000000000000000, a (Half[8,16:8,24,24]) -> b (Half[8,16:8,576,1])",
     "Layer(NoOp): copy, Tactic: 0x0000000000000000, val_35 (Half[8:8,4,2304]) -> other (Half[8:4,4,2304])",
+    "Layer(NoOp): open, Tactic: 0x0000000000000000, a (Half[1,64:8,-1,-1]) -> b (Half[1,64:8,-1,1])",
     "Layer(Shuffle): node_Reshape_36, Tactic: 0x0000000000000000, a (Half[8:4,4,2304]) -> b (Half[8,16:4,24,24])",
 )
 PACKED = "Channel major FP16 format where channel % 8 == 0"
@@ -27,6 +28,16 @@ def information(kind="NoOp", name="node_Reshape_97 [profile 1]", given=(8, 4, 46
     ends = ("conv2d_8/fp16", (8, 8, 48, 48)), ("val_98/fp16", given)
     taken, made = ({"Name": one, "Dimensions": list(sizes), "Format/Datatype": PACKED} for one, sizes in ends)
     return {"Layers": [{"Name": name, "LayerType": kind, "Inputs": [taken], "Outputs": [made], "TacticValue": "0x0"}]}
+
+
+def test_sizes_that_are_open_in_the_profile_say_nothing_and_the_others_do():
+    """A batch that is open; a picture that is."""
+    line = "Layer(NoOp): r, Tactic: 0x0000000000000000, a (Half[{}]) -> b (Half[{}])"
+    found = [
+        engine_layers.misread(engine_layers.rows(line.format(*sizes)))
+        for sizes in (("-1,8:8,48,48", "-1:8,4,4608"), ("-1,8:8,-1,-1", "-1:8,4,-1"))
+    ]
+    assert found == [("r",), ()]
 
 
 def test_a_reshape_that_moves_nothing_and_packs_another_axis_is_found():
@@ -45,7 +56,7 @@ def test_a_reshape_that_moves_nothing_and_packs_another_axis_is_found():
     ],
 )
 def test_the_inspectors_document_is_read(said, names):
-    assert misread.reshapes(json.loads(json.dumps(said))) == names
+    assert reshapes.misread(json.loads(json.dumps(said))) == names
 
 
 class Build:
@@ -70,17 +81,17 @@ class Build:
 
 def test_a_plan_with_such_a_reshape_is_built_once_more_with_it_in_fp32():
     build = Build()
-    assert misread.built(build, build.look, build.hold) == 20.0
+    assert reshapes.built(build, build.look, build.hold) == 20.0
     assert build.built == 2 and build.held == ("node_Reshape_97",)
     build.built = 0
-    assert misread.built(build, build.look, build.hold) == 10.0 and build.built == 1
+    assert reshapes.built(build, build.look, build.hold) == 10.0 and build.built == 1
 
 
 def test_the_first_plan_stays_where_the_second_cannot_be_built():
     build = Build(refused=True)
-    assert misread.built(build, build.look, build.hold) == 10.0 and build.built == 1
+    assert reshapes.built(build, build.look, build.hold) == 10.0 and build.built == 1
     build = Build(known=False)
-    assert misread.built(build, build.look, build.hold) == 10.0 and misread.reshapes(build.look())
+    assert reshapes.built(build, build.look, build.hold) == 10.0 and reshapes.misread(build.look())
 
 
 @stacks.needs_bindings
@@ -95,8 +106,10 @@ def test_the_layers_of_these_names_are_held_and_the_builder_has_to_obey():
     network = types.SimpleNamespace(num_layers=3, get_layer=layers.__getitem__)
     flags = []
     config = types.SimpleNamespace(set_flag=flags.append)
-    assert misread.hold(trt, network, config, ("a + node_Reshape_97",)) == 2
+    assert reshapes.hold(trt, network, config, ("a + node_Reshape_97",)) == 2
     assert [layer.precision for layer in layers] == [trt.DataType.FLOAT, trt.DataType.FLOAT, None]
     assert flags == [trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS]
+    # Held already: another build would make the same plan.
     flags.clear()
-    assert misread.hold(trt, network, config, ("nobody",)) == 0 and not flags
+    assert reshapes.hold(trt, network, config, ("node_Reshape_97",)) == 0 and not flags
+    assert reshapes.hold(trt, network, config, ("nobody",)) == 0 and not flags

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _AND = " + "
 
 
-def reshapes(information: Mapping[str, object]) -> tuple[str, ...]:
+def misread(information: Mapping[str, object]) -> tuple[str, ...]:
     """Their names in a built plan. Args: information: the inspector's JSON of all layers."""
     return engine_layers.misread(layer_information.rows(information))
 
@@ -33,7 +33,7 @@ def built(
     Returns: seconds of all builds. Raises: what the first build and `look` raise.
     """
     seconds = build()
-    found = reshapes(look())
+    found = misread(look())
     if found and hold(found):
         try:
             seconds += build()
@@ -47,7 +47,12 @@ def hold(
 ) -> int:
     """Constrain layers to FP32. Args: names: as the inspector gives them. Returns: how many."""
     wanted = {part.strip() for name in names for part in name.split(_AND)}
-    layers = [layer for layer in map(network.get_layer, range(network.num_layers)) if layer.name in wanted]
+    # What is held already would make the same plan again.
+    layers = [
+        layer
+        for layer in map(network.get_layer, range(network.num_layers))
+        if layer.name in wanted and not layer.precision_is_set
+    ]
     count = sum(mixed.constrain(trt, layer) for layer in layers)
     if count:
         config.set_flag(trt.BuilderFlag.__members__[mixed.FLAG])
