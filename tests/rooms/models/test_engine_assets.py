@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine_files import HEAD, HEADS, engine_file
+from tests.engine_files import HEAD, HEAD_8_6, HEADS, engine_file
 from tftrt_tools.models.savedmodel import engine_assets
 from tftrt_tools.models.savedmodel.inspection import EngineFile, Inspection
 from tftrt_tools.models.savedmodel.job import findings
@@ -22,6 +22,12 @@ def origin(tmp_path, head):
 @pytest.mark.parametrize("head", HEADS)
 def test_an_engine_names_its_tensorrt_and_its_compute_capability(head, tmp_path):
     assert origin(tmp_path, head) == ("8.5.3.1", "9.0")
+
+
+def test_an_engine_of_another_tensorrt_names_it_as_well(tmp_path):
+    assert origin(tmp_path, HEAD_8_6) == ("8.6.0.12", "9.0")
+    # Such bytes in front of the version of 8.5, as no TensorRT writes them: a form that nobody has seen.
+    assert origin(tmp_path, HEAD_8_6[:50] + HEAD) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -74,11 +74,12 @@ def plans(path: str | os.PathLike[str]) -> Iterator[tuple[EngineAsset, bytes]]:
         )
 
 
-# The header of a serialized engine as TensorRT 8.5.3.1 writes it, seen for compute capability 9.0: a magic word, three numbers, then
+# The header of a serialized engine, seen of TensorRT 8.5.3.1 and 8.6.0.12 for compute capability 9.0: a magic word, three numbers, then
 # tagged values. The first values are the four parts of the version; after a few bytes that differ from build to build come the two parts
-# of the compute capability. Any other form is not read.
+# of the compute capability. 8.6 has one more value between them, and puts headers of 56 bytes in front. Any other form is not read.
 _PART, _NUMBER = rb"\x02\x80\x01\x00(.)", rb"\x07\x80\x01\x00(.{4})"
-_HEAD = re.compile(rb"ptrt.{20}" + 4 * _PART + rb"\x12\x80\x01\x00.{4,5}" + 2 * _NUMBER, re.DOTALL)
+_FIRST, _FLAGS = rb"(?:ftrt.{52})?", rb"(?:\xe5\x80\x01\x00\x07\x80\x01\x00.{4})?"
+_HEAD = re.compile(_FIRST + rb"ptrt.{20}" + 4 * _PART + _FLAGS + rb"\x12\x80\x01\x00.{4,5}" + 2 * _NUMBER, re.DOTALL)
 _HEAD_BYTES = 256
 _NEWEST_CAPABILITY = 30  # a larger "major" is not a version
 

@@ -145,6 +145,17 @@ def _binary(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Valu
     return [network.result("ElementWise", op.outputs[0])]
 
 
+def _select(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
+    """Operands of one rank, tensors or integers; what else it takes makes reshapes."""
+    if len({len(value.dims) for value in inputs}) > 1 or any(
+        isinstance(value, Weights) and not value.dtype.startswith("int") for value in inputs
+    ):
+        raise UnknownLayersError
+    for value in inputs:
+        network.tensor(value)
+    return [network.result("Select", op.outputs[0])]
+
+
 def _bias_add(network: Network, op: tf.Operation, inputs: Inputs) -> Sequence[Value]:
     value, bias = inputs
     if _channels_first(op):
@@ -558,6 +569,8 @@ _RULES: dict[str, Rule] = {
     ),
     "Rsqrt": _rsqrt,
     **dict.fromkeys(("Add", "AddV2", "Mul", "Sub", "Div", "FloorDiv", "RealDiv", "Minimum", "Maximum", "Pow"), _binary),
+    **dict.fromkeys(("Less", "Greater", "Equal"), _binary),
+    **dict.fromkeys(("Select", "SelectV2"), _select),
     "BiasAdd": _bias_add,
     "Square": _square,
     "SquaredDifference": _squared_difference,
