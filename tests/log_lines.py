@@ -278,6 +278,10 @@ LINES = [
     ("weights_subnormal_fp16", _TRT + "- 6 weights are affected by this issue: Detected subnormal FP16 values."),
     ("weights_subnormal_fp16", "[09/19/2022-11:36:03] [TRT] [W]  - Subnormal FP16 values detected. "),
     (
+        "cpu_kernel_on_gpu",
+        "2026-11-28 16:52:11.086455: W tensorflow/core/framework/op_kernel.cc:1817] INVALID_ARGUMENT: No registered '_MklLayerNorm' OpKernel for 'GPU' devices compatible with node {{node functional_1/layer_normalization_1/add}}",
+    ),
+    (
         "layernorm_in_fp16",
         _PYTHON.format("W")
         + "Running layernorm after self-attention in FP16 may cause overflow. Exporting the model to the latest available ONNX opset (later than opset 17) to use the INormalizationLayer, or forcing layernorm layers to run in FP32 precision can help with preserving accuracy.",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import saved_models
-from tests import keras_layers
+from tests import keras_layers, stacks
 from tests.command_line import FLAGS, assert_clear
 from tests.conftest import ROOT, run_tftrt
 from tests.gpu_commands import EXACT, NO_GPU, change_engines, convert, report, verify
@@ -283,7 +283,8 @@ def test_mixed_precision_engines_run(zoo_model, tmp_path):
 
 
 def test_the_precision_set_on_the_op_is_what_tensorrt_builds(zoo_model, tmp_path):
-    """Conversion runs as FP32 and writes FP16 on the op: the engine must be half the size, and its answers FP16's, not FP32's."""
+    """Conversion runs as FP32 and writes FP16 on the op: the engine must be half the size, and its answers FP16's, not FP32's. An engine of
+    TensorRT 8.6 has kernels in it, too, and its size does not tell."""
     sizes, snr = {}, {}
     for precision in ("FP32", "FP16"):
         said = convert(
@@ -305,7 +306,7 @@ def test_the_precision_set_on_the_op_is_what_tensorrt_builds(zoo_model, tmp_path
             worst_snr_db=snr[precision],
             passed=True,
         )
-    assert sizes["FP16"] < 0.75 * sizes["FP32"]
+    assert not stacks.KERNELS_OUTSIDE or sizes["FP16"] < 0.75 * sizes["FP32"]
     assert snr["FP16"] != snr["FP32"]
 
 
@@ -385,9 +386,9 @@ def test_the_encoder_with_two_lengths(zoo_model, tmp_path):
 
 def test_grouped_convolutions_and_calls_for_xla_run_in_one_engine(tmp_path):
     """Converted without a GPU: as they are, TF-TRT takes neither."""
-    source = keras_layers.build("grouped", tmp_path / "source")
-    manifest = convert(source, tmp_path / "out", "--precision_mode=FP16", "--shapes=x:8x32x32x8")
-    code, said, error = verify(source, tmp_path / "out", "--shapes=x:8x32x32x8")
+    source, shapes = keras_layers.build("grouped", tmp_path / "source"), f"--shapes={keras_layers.INPUT}:8x32x32x8"
+    manifest = convert(source, tmp_path / "out", "--precision_mode=FP16", shapes)
+    code, said, error = verify(source, tmp_path / "out", shapes)
     report(
         test="grouped",
         coverage=manifest["coverage"],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import keras_layers
+from tests import keras_layers, stacks
 from tests import signature_models as models
 from tests.command_line import assert_clear
 from tests.conftest import run_tftrt
@@ -59,7 +59,8 @@ def test_a_model_from_another_machine_is_completed_and_its_engines_are_reused(po
     assert not any(one["cached"] for one in engines_of(first)) and all(one["cached"] for one in engines_of(second))
     assert all(one["seconds"] > 0 and one["peak_memory_bytes"] > 0 for one in engines_of(first))
     said = passport.read(tmp_path / "one", passport.MANIFEST)
-    assert said["gpu"]["driver"] and said["gpu"]["compute_capability"] and said["versions"]["tensorrt"] == "8.5.3"
+    assert said["gpu"]["driver"] and said["gpu"]["compute_capability"]
+    assert said["versions"]["tensorrt"] in stacks.here().loaded
     assert [list(one["shapes"].values()) for one in said["shapes_served"]] == [[[1, 8, 8, 1]], [[8, 8, 8, 1]]]
     assert np.array_equal(
         answers(tmp_path / "one", data, tmp_path / "a"), answers(tmp_path / "two", data, tmp_path / "b")
@@ -166,6 +167,7 @@ def test_an_engine_that_no_gpu_builds_is_named_with_the_reason_and_its_mend_buil
         f"--input_saved_model_dir={source}",
         f"--output_saved_model_dir={tmp_path / 'out'}",
         f"--shapes={keras_layers.INPUT}:4x24x16",
+        "--keep_native_ops=FusedBatchNormV3",
         "--noengine_cache",
     )
     done = run_tftrt("convert", *flags, timeout=550)

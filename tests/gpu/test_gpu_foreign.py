@@ -16,6 +16,8 @@ from tests.rooms.tftrt import test_thrown
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 v1 = tf.compat.v1
 
+IDS = stacks.SAVED_INPUT or "ids"
+
 
 def shown(test, model, said, result, error, **more):
     """Keep the row, then fail where the check did."""
@@ -33,16 +35,17 @@ def shown(test, model, said, result, error, **more):
     assert "engines watched on" in found["evidence"] or "TensorRT" in found["runtimes"]["converted"], found["evidence"]
 
 
-def test_ids_in_floats_are_drawn_inside_the_table_for_engines_and_for_a_plan(tmp_path):
+def test_ids_in_floats_are_drawn_inside_the_table_for_engines(tmp_path):
     drawn.floats(str(tmp_path / "in"))
     said = convert(
-        tmp_path / "in", tmp_path / "out", "--precision_mode=FP16", "--shapes=ids:1x20,8x20", "--minimum_segment_size=1"
+        tmp_path / "in",
+        tmp_path / "out",
+        "--precision_mode=FP16",
+        f"--shapes={IDS}:1x20,8x20",
+        "--minimum_segment_size=1",
     )
     code, result, error = verify(tmp_path / "in", tmp_path / "out")
     shown("drawn ids", "embedding, FP16", said, (code, result), error)
-    build(tmp_path / "in", tmp_path / "plan", "--precision_mode=FP16", "--shapes=ids:min=1x20,opt=8x20,max=8x20")
-    code, result, error = verify(tmp_path / "in", tmp_path / "plan")
-    shown("drawn ids", "embedding, FP16 plan", None, (code, result), error)
     done = run_tftrt(
         "regress",
         f"--native={tmp_path / 'in'}",
@@ -60,6 +63,14 @@ def test_ids_in_floats_are_drawn_inside_the_table_for_engines_and_for_a_plan(tmp
     assert checks["answers"] == "pass", done.stdout[-2000:]
 
 
+@stacks.needs_bindings
+def test_ids_in_floats_are_drawn_inside_the_table_for_a_plan(tmp_path):
+    drawn.floats(str(tmp_path / "in"))
+    build(tmp_path / "in", tmp_path / "plan", "--precision_mode=FP16", f"--shapes={IDS}:min=1x20,opt=8x20,max=8x20")
+    code, result, error = verify(tmp_path / "in", tmp_path / "plan")
+    shown("drawn ids", "embedding, FP16 plan", None, (code, result), error)
+
+
 def test_a_default_that_nobody_feeds_costs_no_engine(tmp_path):
     test_unnamed.saved(tmp_path / "in", test_unnamed.batch_normalization, (None, 16, 16, 3))
     said = convert(tmp_path / "in", tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x16x16x3,8x16x16x3")
@@ -73,6 +84,11 @@ def test_a_default_that_nobody_feeds_costs_no_engine(tmp_path):
         coverage=said["signatures"][0]["coverage"],
     )
     assert len(engines_of(said)) == 1
+
+
+@stacks.needs_bindings
+def test_a_default_that_nobody_feeds_costs_no_plan(tmp_path):
+    test_unnamed.saved(tmp_path / "in", test_unnamed.batch_normalization, (None, 16, 16, 3))
     build(
         tmp_path / "in",
         tmp_path / "plan",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import keras_layers, stacks
 from tests.gpu_commands import convert, engines_of, report, verify
 from tests.prepared_models import open_sizes, save, unet_with_conditionals
 
@@ -250,17 +251,56 @@ def test_ops_that_tftrt_refuses_run_in_an_engine_as_others(tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["FP32", "FP16"])
+def test_layer_normalizations_of_keras_2_run_in_an_engine(precision, tmp_path):
+    layers = tf.keras.layers
+    x = inputs = tf.keras.Input((24, 32), name="x")
+    for scale in (1.0, 400.0):
+        x = layers.Rescaling(scale)(layers.Dense(32, activation="relu")(x))
+        x = keras_layers.Normalization()(x)
+    source = tmp_path / "in"
+    tf.saved_model.save(tf.keras.Model(inputs, layers.Dense(4)(x)), str(source))
+    said = convert(
+        source, tmp_path / "out", f"--precision_mode={precision}", f"--shapes={keras_layers.INPUT}:1x24x32,8x24x32"
+    )
+    code, result, error = verify(source, tmp_path / "out")
+    (signature,) = said["signatures"]
+    report(
+        test="layer normalization",
+        precision=precision,
+        engines=len(engines_of(said)),
+        snr_db=result and min(float(one["snr_db"]) for one in result["comparisons"]),
+        passed=code == 0,
+    )
+    assert code == 0, error or result["problems"]
+    assert len(engines_of(said)) == 1 and len(signature["preparation"]["normalized"]) == 2
+
+
+class Doubled(tf.keras.layers.Layer):
+    """UpSampling2D of an open size, which Keras 3 refuses."""
+
+    def __init__(self, interpolation):
+        super().__init__()
+        self.interpolation = interpolation
+
+    def call(self, x):
+        return tf.image.resize(x, 2 * tf.shape(x)[1:3], self.interpolation)
+
+    def compute_output_shape(self, shape):
+        return (shape[0], None, None, shape[3])
+
+
+@pytest.mark.parametrize("precision", ["FP32", "FP16"])
 def test_one_engine_of_a_unet_of_open_sizes_serves_several_sizes(precision, tmp_path):
     layers = tf.keras.layers
     x = inputs = tf.keras.Input((None, None, 3), name="x")
     x = skip = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
     x = layers.Conv2D(16, 3, 2, padding="same", activation="relu")(x)
-    y = layers.UpSampling2D(interpolation="bilinear")(x)
+    y = (Doubled if stacks.SAVED_INPUT else layers.UpSampling2D)(interpolation="bilinear")(x)
     x = layers.Conv2DTranspose(8, 3, 2, padding="same", activation="relu")(x)
     outputs = layers.Conv2D(2, 1)(layers.Concatenate()([x, y, skip]))
     source = tmp_path / "in"
     tf.saved_model.save(tf.keras.Model(inputs, outputs), str(source))
-    shapes = "--shapes=x:1x32x32x3,2x32x32x3,1x48x64x3"
+    shapes = f"--shapes={stacks.SAVED_INPUT or 'x'}:1x32x32x3,2x32x32x3,1x48x64x3"
     said = convert(source, tmp_path / "out", f"--precision_mode={precision}", shapes)
     code, result, error = verify(source, tmp_path / "out")
     report(

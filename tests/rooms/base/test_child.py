@@ -1,5 +1,6 @@
 """A function in a process of its own, called once or many times."""
 
+import importlib.metadata
 import os
 import pathlib
 import signal
@@ -12,7 +13,7 @@ import time
 import pytest
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.process import child, environment, progress
 
 TARGET = "tests.rooms.base.test_child:work"
 _calls = []
@@ -107,6 +108,51 @@ def test_cuda_loads_kernels_when_they_are_called_unless_the_user_says_otherwise(
     assert child.run(TARGET, request).result == "EAGER"
 
 
+@pytest.mark.parametrize(
+    ("faulty", "device", "hidden", "said", "value"),
+    [
+        (True, True, None, None, "0"),
+        (True, True, "1", None, "0"),
+        (True, True, "-1", None, ""),
+        (True, True, None, "1", "1"),
+        (True, False, None, None, ""),
+        (False, True, None, None, ""),
+    ],
+    ids=[
+        "sees a GPU",
+        "sees one of several",
+        "GPUs are hidden",
+        "the user says otherwise",
+        "no GPU",
+        "another release",
+    ],
+)
+def test_onednn_is_off_where_tensorflow_gives_a_gpu_its_kernels(
+    faulty, device, hidden, said, value, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(environment, "faulty", lambda: faulty)
+    monkeypatch.setattr(environment, "_DEVICES", (str(tmp_path if device else tmp_path / "gone"),))
+    for name, text in {"CUDA_VISIBLE_DEVICES": hidden, environment.ONEDNN: said}.items():
+        if text is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, text)
+    assert child.run(TARGET, {"do": "environment", "name": environment.ONEDNN}).result in (value, value or None)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [("2.14.1", False), ("2.15.1", True), ("2.17.0", True), ("2.18.0", False), (None, False)]
+)
+def test_which_tensorflow_does_so(version, expected, monkeypatch):
+    def of(name):
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(environment.importlib.metadata, "version", of)
+    assert environment.faulty.__wrapped__() is expected
+
+
 def test_progress_of_several_threads_comes_whole():
     said = []
     with progress.listening(lambda *what: said.append(what)):
@@ -179,7 +225,7 @@ def test_an_interrupted_call_ends_the_worker_since_its_answer_would_be_taken_for
 
 def test_ctrl_c_in_a_call_ends_the_child_too(tmp_path):
     code = (
-        "import sys; from tftrt_tools.base.process import child, progress\n"
+        "import sys; from tftrt_tools.base.process import child, environment, progress\n"
         f"with child.worker({TARGET!r}) as worker:\n"
         "  print(worker.call({'do': 'answer'}).result['pid'], flush=True)\n"
         "  with progress.listening(lambda *said: print(*said, flush=True)): worker.call({'do': 'sleep'})\n"

@@ -177,6 +177,7 @@ NOT_HERE = {
     "system_without_memory",
     "range_not_given",
     "layernorm_in_fp16",
+    "cpu_kernel_on_gpu",
     "engines_of_other_tensorrt_not_loaded",
     "engines_run_natively",
     "ended_under_way",

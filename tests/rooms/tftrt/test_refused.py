@@ -239,11 +239,14 @@ def test_all_parts_of_a_node_that_was_written_as_several_stay_in_tensorflow_toge
 # A Keras model's.
 X = stacks.SAVED_INPUT or "x"
 OPEN_CHANNELS = [{X: (1, 24, 16)}, {X: (4, 24, 16)}]
+# A normalization that stays in TensorFlow: the sizes of what it normalizes reach the second engine as a tensor.
+OUTSIDE = "FusedBatchNormV3"
 
 
 def test_a_refusal_without_a_name_is_that_of_the_nodes_that_were_foreseen(monkeypatch, tmp_path):
     builds = stand_in(monkeypatch, Refusals("DepthwiseConv2dNative", logged=UNNAMED))
-    made = converted(keras_layers.build("conv1d", tmp_path / "model"), OPEN_CHANNELS, tmp_path)
+    model = keras_layers.build("conv1d", tmp_path / "model")
+    made = converted(model, OPEN_CHANNELS, tmp_path, keep_native_ops=(OUTSIDE,))
     assert len(builds.compiled) > 2 and made.result.built and not made.result.unbuilt
     (left,) = made.result.refused_nodes
     assert left.node.endswith("/depthwise") and "Channel dimension must be static" in left.reason
@@ -252,13 +255,12 @@ def test_a_refusal_without_a_name_is_that_of_the_nodes_that_were_foreseen(monkey
 def test_several_foreseen_nodes_stay_in_tensorflow_at_once(monkeypatch, tmp_path):
     layers = tf.keras.layers
     x = tf.keras.Input((None, 16), name="x")
-    # The sizes of what it normalizes reach the second engine as a tensor.
     normalized = keras_layers.Normalization()(layers.Conv1D(16, 3, padding="same", activation="relu")(x))
     first, second = (layers.SeparableConv1D(16, size, padding="same")(normalized) for size in (3, 5))
     y = layers.Dense(8, activation="relu")(layers.Dense(16, activation="relu")(first * second + 1.0))
     tf.saved_model.save(tf.keras.Model(x, y), str(tmp_path / "model"))
     builds = stand_in(monkeypatch, Refusals("DepthwiseConv2dNative", logged=UNNAMED))
-    made = converted(tmp_path / "model", OPEN_CHANNELS, tmp_path)
+    made = converted(tmp_path / "model", OPEN_CHANNELS, tmp_path, keep_native_ops=(OUTSIDE,))
     assert not made.result.unbuilt and [one.op for one in made.result.refused_nodes] == ["DepthwiseConv2dNative"] * 2
     assert made.result.built and sum(builds.refusals) == 1
 
@@ -417,7 +419,8 @@ def test_build_splits_a_refused_engine_and_keeps_the_rest(monkeypatch, tmp_path)
 @pytest.mark.slow
 @pytest.mark.parametrize("recorded", ["by this version", "by one that named no nodes"])
 def test_build_leaves_the_nodes_that_were_foreseen_where_the_refusal_names_none(recorded, monkeypatch, tmp_path):
-    made = tftrt_convert(keras_layers.build("conv1d", tmp_path / "model"), tmp_path / "made")
+    model = keras_layers.build("conv1d", tmp_path / "model")
+    made = tftrt_convert(model, tmp_path / "made", f"--keep_native_ops={OUTSIDE}")
     if recorded != "by this version":
         manifest = passport.read(made, passport.MANIFEST)
         for finding in manifest["signatures"][0]["findings"]:

@@ -368,6 +368,25 @@ def test_engines_take_the_profiles_shapes_where_there_is_only_one_optimal_profil
     assert tensor_names.build_shapes(declared, [one], False, None) == one
 
 
+def looked_up(ids, other):
+    """As Keras 3's Embedding takes negative ids; a table of TensorRT 8.6.0 on an H200 has these numbers. other: what Select takes instead."""
+    moved = tf.raw_ops.AddV2(x=tf.constant(5), y=ids, name="moved")
+    less = tf.raw_ops.Less(x=ids, y=tf.constant(0), name="less")
+    chosen = tf.raw_ops.SelectV2(condition=less, t=moved, e=other(ids), name="chosen")
+    rows = tf.raw_ops.GatherV2(params=weights(5, 8), indices=chosen, axis=tf.constant(0), name="rows")
+    return tf.raw_ops.MatMul(a=rows, b=weights(8, 4), name="product")
+
+
+def test_what_compares_and_selects_has_its_layers():
+    found = unnamed(predicted(lambda ids: looked_up(ids, lambda one: one), (None,), dtype=tf.int32))
+    assert found == ["(Unnamed Layer* 7) [Shuffle]_output", "(Unnamed Layer* 8) [Fully Connected]_output"]
+
+
+def test_after_a_select_of_other_ranks_no_number_is_given():
+    found = predicted(lambda ids: looked_up(ids, lambda one: tf.constant(0)), (None,), dtype=tf.int32)
+    assert not unnamed(found) and found[-1].name == "TensorRTOutputPH_0"
+
+
 # What was in no engine when the tables were recorded: slices with a new axis have become ExpandDims since.
 _OUTSIDE = {**keras_layers.KEPT_NATIVE, "ranker": r"(.*/)?strided_slice", "bert_encoder": r"(.*/)?strided_slice_2"}
 

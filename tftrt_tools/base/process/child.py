@@ -29,7 +29,7 @@ from typing import IO, Any, BinaryIO, Generic, Protocol, TypeVar
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import background, collection, interpreter, lean_import, progress, starting
+from tftrt_tools.base.process import background, collection, environment, interpreter, lean_import, progress, starting
 
 _PR_SET_PDEATHSIG = 1
 _TAIL_LINES = 12
@@ -220,6 +220,8 @@ def _environment(changes: Mapping[str, Any], python: str | None = None) -> dict[
             env.pop(name, None)
         else:
             env[name] = str(value)
+    if python is None:
+        environment.of_tensorflow(env)
     return env
 
 

@@ -193,6 +193,11 @@ def _layers(preparation: Preparation) -> Iterator[str]:
             "of Select, DivNoNan, NotEqual or Cast written with SelectV2, RealDiv or Equal: TF-TRT refuses the op",
         ),
         (
+            preparation.normalized,
+            "normalization",
+            "by the statistics of what it gets (as Keras 2's LayerNormalization) written as means and differences: TF-TRT takes none",
+        ),
+        (
             preparation.kept_resizes,
             "resize",
             "kept in TensorFlow: TF-TRT takes it, and its engine would take other pixels",

@@ -94,6 +94,8 @@ class Preparation(records.Record):
     einsums: tuple[str, ...] = ()
     # Names of Select and DivNoNan nodes that were written otherwise.
     chosen: tuple[str, ...] = ()
+    # Names of normalizations by the statistics of what they get that are means and differences now.
+    normalized: tuple[str, ...] = ()
     # Names of transposed convolutions that were written as plain ones.
     transposed: tuple[str, ...] = ()
     # Names of transposed convolutions, and of bilinear resizes, of open sizes that were written as plain convolutions.
@@ -150,7 +152,7 @@ class Preparation(records.Record):
     def moved(self) -> frozenset[str]:
         """Names of nodes that TensorFlow's own op computes faster than what stands for it, unless it is in an engine with others."""
         moved = (self.indexed, self.paddings, self.new_axes, self.cumulated, self.gathered, self.einsums, self.chosen)
-        return frozenset(name for names in moved for name in names)
+        return frozenset(name for names in (*moved, self.normalized) for name in names)
 
     @property
     def left(self) -> frozenset[str]:

@@ -174,6 +174,15 @@ NO_OP_KERNEL = known(
     mend="run it on the GPU (`tftrt doctor`), or serve the original model here",
     subject="op",
 )
+CPU_KERNEL_ON_GPU = known(
+    "cpu_kernel_on_gpu",
+    "version",
+    "error",
+    "No registered '{op}' OpKernel for 'GPU' devices",
+    meaning="TensorFlow 2.15 to 2.17 hands a layer normalization of Keras 2, or one written like it, to a kernel for CPUs, on a GPU, too.",
+    mend="TF_ENABLE_ONEDNN_OPTS=0 in the environment, of the server, too; or convert it with dynamic shapes, which writes it otherwise",
+    subject="op",
+)
 OLD_GRAPH = known(
     "converted_by_old_release",
     "version",
@@ -210,6 +219,7 @@ ALL = (
     NO_IMAGE,
     UNKNOWN_OP,
     NO_OP_KERNEL,
+    CPU_KERNEL_ON_GPU,
     OLD_GRAPH,
     OLD_SEGMENT,
 )

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tftrt_tools.base import tf_private
 from tftrt_tools.base.files import scratch
+from tftrt_tools.base.logs.known import versions
 from tftrt_tools.base.process import native_log
 from tftrt_tools.models.execution import run_job, runner, trace
 from tftrt_tools.models.execution.job import gpu as gpu_module
@@ -128,4 +129,7 @@ class Loaded:
         except tf.errors.OpError as error:
             closed = os.environ.get(_GATE, "").lower() in ("0", "false")
             mend = f"{_GATE} forbids native segments here" if closed else ""
-            raise runner.failed(signature, inputs, loading.first_line(error), mend) from None
+            why = loading.first_line(error)
+            if versions.CPU_KERNEL_ON_GPU.find(why):
+                mend = versions.CPU_KERNEL_ON_GPU.mend
+            raise runner.failed(signature, inputs, why, mend) from None

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from tftrt_tools.models.savedmodel.job import chosen, control_flow, cumulated, einsums, gather_nd, new_axes, slices
+from tftrt_tools.models.savedmodel.job import (
+    chosen,
+    control_flow,
+    cumulated,
+    einsums,
+    gather_nd,
+    new_axes,
+    normalized,
+    slices,
+)
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2, node_def_pb2
@@ -40,6 +49,8 @@ def _reason(node: node_def_pb2.NodeDef, explicit: bool, named: bool) -> str:
         return ""
     if node.op == einsums.OP:
         return einsums.reason(node, explicit)
+    if normalized.of_what_it_gets(node):
+        return normalized.REASON
     if node.op == slices.OP and node.attr["new_axis_mask"].i:
         return new_axes.REASON
     if not named and node.op in _ALWAYS:

@@ -31,6 +31,7 @@ from tftrt_tools.models.savedmodel.job import (
     interleaved,
     loading,
     new_axes,
+    normalized,
     open_sizes,
     outside,
     repeated,
@@ -102,6 +103,9 @@ def passed(
         choices = chosen.rewrite(frozen.graph_def, as_they_are, settings.dynamic) if named else ()
         if settings.dynamic:
             select_ranks.rewrite(frozen.graph_def, as_they_are)
+        half = settings.precision_mode == "FP16"
+        takes = settings.dynamic and named
+        normal = normalized.rewrite(frozen.graph_def, as_they_are, half, fetched) if takes else ()
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
         room = graph_pass.room(frozen)
@@ -120,6 +124,7 @@ def passed(
             gathered=taken,
             einsums=products,
             chosen=choices,
+            normalized=normal,
             folded=folded,
             enlarged=enlarged,
             repeats=repeats,
