@@ -74,6 +74,9 @@ needs_bindings = pytest.mark.skipif(
     reason="TensorRT's Python package is not installed: 8.6 has none for Python 3.12",
 )
 
+# Why no plan can be built on a machine without a GPU.
+NO_PLAN = "no plan can be built here" if importlib.util.find_spec("tensorrt") is None else "no GPU is visible here"
+
 _KERAS_3 = importlib.util.find_spec("tensorflow") is not None and here().tensorflow != STACKS["2.14"].tensorflow
 needs_keras_2 = pytest.mark.skipif(_KERAS_3, reason="it states nodes of Keras 2's graph, and Keras 3 writes others")
 needs_keras_3 = pytest.mark.skipif(
@@ -84,6 +87,16 @@ needs_keras_2_optimizers = pytest.mark.skipif(
     reason="Keras 3 has no legacy optimizers, and tells TensorFlow of no class that restores one: it is loaded as any object",
 )
 needs_image = pytest.mark.skipif(_KERAS_3, reason="it publishes for the project's image, which has TensorRT 8.5.3")
+
+# The worst nodes of the CNN with badly spread channels: with Keras 3 TensorFlow folds a normalization into a convolution, which gets its name.
+WORST = (
+    {"spread_depthwise_1/depthwise", "batchnorm/mul_1"}
+    if _KERAS_3
+    else {"spread_depthwise/depthwise", "spread_project/Conv2D"}
+)
+
+# Messages that TensorRT 8.6 has and 8.5 has not, or the other way round.
+OTHER_WORDS = {"engine_of_other_nvrtc", "layernorm_in_fp16"} if _KERAS_3 else set()
 
 # Whether TensorRT's engines leave their kernels in the library. Seen on an H200: a MobileNetV2 of 8.6 has 11.1 MB in FP32 and 12.1 MB in FP16.
 KERNELS_OUTSIDE = not _KERAS_3

@@ -94,12 +94,85 @@ def test_a_result_of_the_graph_keeps_its_shape():
         layer_norm(v1.placeholder(tf.float32, (None, 6, 4), "x"))
     (node,) = (node.name for node in graph.as_graph_def().node if node.op == "FusedBatchNormV3")
     graph_def = graph.as_graph_def()
-    assert normalized.rewrite(graph_def, fetched={node}) == (node,)
+    assert normalized.rewrite(graph_def, fetched={f"{node}:0"}) == (node,)
     x = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("f4")
     with tf.Graph().as_default() as after:
         tf.import_graph_def(graph_def, name="")
     shapes = [v1.Session(graph=one).run(f"{node}:0", {"x:0": x}).shape for one in (graph, after)]
     assert shapes == [(1, 12, 4, 1)] * 2
+
+
+def waiting(x):
+    """A Reshape of other data waits for the normalization, and has the shape of its result."""
+    y = layer_norm(x)
+    with tf.control_dependencies([y.op.inputs[0].op]):
+        return y + tf.reshape(x * 2.0, tf.shape(x))
+
+
+def held_up(x):
+    """The picture waits for a check."""
+    with tf.control_dependencies([tf.debugging.assert_less(x, 1e9)]):
+        return layer_norm(x)
+
+
+def stacked(x):
+    return layer_norm(layer_norm(x))
+
+
+@pytest.mark.parametrize("body", [waiting, held_up, stacked], ids=["waiting", "held up", "stacked"])
+@pytest.mark.parametrize("shape", [(None, None, 4), (2, 6, 4), (1, 6, 1)])
+def test_what_waits_or_comes_twice_answers_the_same(body, shape):
+    x = np.random.default_rng(0).normal(size=[size or 3 for size in shape]).astype("f4")
+    written, ((expected, found),) = compared(body, [shape], normalized.rewrite, [x])
+    assert bool(written) == (body is not held_up) and expected.shape == found.shape
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_check_before_it_stays():
+    def body(x):
+        with tf.control_dependencies([tf.debugging.assert_less(x, 1.0)]):
+            return layer_norm(x)
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="assert"):
+        compared(body, [(None, 4)], normalized.rewrite, [np.full((2, 4), 2.0, "f4")])
+    with tf.Graph().as_default() as graph:
+        tf.identity(body(v1.placeholder(tf.float32, (None, 4), "x")), name="y")
+    graph_def = graph.as_graph_def()
+    normalized.rewrite(graph_def)
+    with tf.Graph().as_default() as after:
+        tf.import_graph_def(graph_def, name="")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="assert"):
+        v1.Session(graph=after).run("y:0", {"x:0": np.full((2, 4), 2.0, "f4")})
+
+
+def test_a_size_that_the_reshape_checks_stays_checked():
+    def body(x):
+        rows = tf.shape(x)[0] * 6  # refuses other lengths than 6
+        picture = tf.reshape(x, tf.stack([1, rows, 4, 1]))
+        return tf.reshape(batch_norm(picture, layout="NCHW"), tf.shape(x))
+
+    with tf.Graph().as_default() as graph:
+        tf.identity(body(v1.placeholder(tf.float32, (None, None, 4), "x")), name="y")
+    graph_def = graph.as_graph_def()
+    assert normalized.rewrite(graph_def)
+    with tf.Graph().as_default() as after:
+        tf.import_graph_def(graph_def, name="")
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        v1.Session(graph=after).run("y:0", {"x:0": np.zeros((2, 7, 4), "f4")})
+
+
+@pytest.mark.parametrize("port", [1, 2])
+def test_one_whose_mean_or_variance_is_a_result_stays(port):
+    with tf.Graph().as_default() as graph:
+        found = v1.nn.fused_batch_norm(v1.placeholder(tf.float32, (None, 5, 5, 4), "x"), tf.ones(4), tf.zeros(4))
+    before, after = graph.as_graph_def(), graph.as_graph_def()
+    assert not normalized.rewrite(after, fetched=[found[port].name]) and before == after
+
+
+def test_one_that_stays_in_the_right_mode_says_why(tmp_path):
+    frozen, done = in_one_engine(lambda x: read_twice(x[:, None]), [(None, 6, 4)], tmp_path / "m")
+    assert not frozen.preparation.normalized and done.native_ops == {"FusedBatchNormV3": 1}
+    assert [reason for _, reason in frozen.preparation.outside] == [normalized.STAYS]
 
 
 @pytest.mark.parametrize("half", [False, True])

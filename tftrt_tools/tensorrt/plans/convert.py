@@ -106,7 +106,6 @@ def check_installed() -> None:
 
 def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Source:
     """Its Source. Raises: UsageError, TftrtError, before any work."""
-    check_installed()
     shaping.groups(settings.shapes)
     for path in settings.plugins:
         if not pathlib.Path(path).is_file():
@@ -128,7 +127,9 @@ def _checked(source: str | os.PathLike[str] | Source, settings: Settings) -> Sou
                 raise errors.UsageError(
                     f"--{flag} has no effect: {named} is an ONNX file, which has no signatures", "leave it out"
                 )
+        check_installed()
         return named
+    check_installed()
     return opening.check(named)
 
 

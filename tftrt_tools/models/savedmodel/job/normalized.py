@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 OPS = frozenset(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"))
 REASON = "TF-TRT takes no normalization by the statistics of what it gets; with dynamic shapes, and not in INT8, it becomes differences"
+STAYS = (
+    "TF-TRT takes no normalization by the statistics of what it gets; it becomes differences where nobody reads its mean or variance, and, "
+    "with the channels in front, where its scales are 1 and its offsets 0"
+)
 _FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 # Of the axes of a picture, those that it takes the statistics over.
 _AXES = {b"NHWC": (0, 1, 2), b"NCHW": (0, 2, 3)}
@@ -36,29 +41,30 @@ def rewrite(
     graph_def: graph_pb2.GraphDef,
     kept: Container[str] = frozenset(),
     half: bool = False,
-    fetched: Container[str] = frozenset(),
+    fetched: Collection[str] = frozenset(),
 ) -> tuple[str, ...]:
     """Write them in place; those of which somebody reads the statistics, those with scales that are not 1 in front of other axes, and those
     inside functions and loops, stay.
 
-    Args: graph_def: frozen. kept: names of nodes to leave as they are. half: for engines in FP16. fetched: names of nodes whose
-      results are the graph's. Returns: the names of those that were written.
+    Args: graph_def: frozen. kept: names of nodes to leave as they are. half: for engines in FP16. fetched: the tensors that are the
+      graph's results, "node:0". Returns: the names of those that were written.
     """
     sites = [node for node in graph_def.node if node.name not in kept and of_what_it_gets(node)]
     if not sites:
         return ()
     nodes = {node.name: node for node in graph_def.node}
-    loops, others = control_flow.in_loops(graph_def), _with_other_outputs(graph_def)
+    loops, others = control_flow.in_loops(graph_def), _with_other_outputs(graph_def, fetched)
     written = []
     readers, shapes = _readers(graph_def), inferred.shapes(graph_def)
     for node in sites:
-        plain = _are(nodes, node.input[1], 1) and _are(nodes, node.input[2], 0)
+        op = shapes.get_operation_by_name(node.name)
+        plain = _are(nodes, node.input[1], 1) and _are(nodes, node.input[2], 0) and not any(map(_waits, op.inputs[1:3]))
         if node.name in loops or node.name in others or not (plain or node.attr["data_format"].s == b"NHWC"):
             continue
         axes: Sequence[int] = _AXES[node.attr["data_format"].s]
-        inner = plain and node.name not in fetched
-        rows = _rows(shapes.get_operation_by_name(node.name)) if inner else None
-        if rows and all(_as_it_was(shapes, reader, rows) for reader in readers[node.name]):
+        inner = plain and f"{node.name}:0" not in fetched
+        rows = _rows(op) if inner else None
+        if rows and all(_as_it_was(shapes, reader, rows, node.name) for reader in readers[node.name]):
             node.input[0], axes = rows.source, rows.axes
             for reader in readers[node.name]:
                 added_nodes.become(reader, "Identity", [node.name], T=_FLOAT)
@@ -77,26 +83,27 @@ def of_what_it_gets(node: node_def_pb2.NodeDef) -> bool:
     )
 
 
-def _with_other_outputs(graph_def: graph_pb2.GraphDef) -> set[str]:
+def _with_other_outputs(graph_def: graph_pb2.GraphDef, fetched: Iterable[str]) -> set[str]:
     """Names of nodes of which somebody reads another output than the first."""
-    sources = (source.partition(":") for node in graph_def.node for source in node.input)
+    read = (source for node in graph_def.node for source in node.input)
+    sources = (source.partition(":") for source in itertools.chain(read, fetched))
     return {name for name, _, port in sources if port not in ("", "0")}
 
 
 def _are(nodes: Mapping[str, node_def_pb2.NodeDef], source: str, value: float) -> bool:
     """Whether all numbers of a constant, or of a Fill of a constant, are `value`."""
     node = nodes[source.partition(":")[0]]
-    if node.op == "Fill":
-        node = nodes[node.input[1].partition(":")[0]]
+    while node.op in ("Identity", "Fill"):
+        node = nodes[node.input[node.op == "Fill"].partition(":")[0]]
     return node.op == "Const" and bool((tf.make_ndarray(node.attr["value"].tensor) == value).all())
 
 
 def _readers(graph_def: graph_pb2.GraphDef) -> dict[str, list[node_def_pb2.NodeDef]]:
-    """{name of a node: the nodes that read it}."""
+    """{name of a node: the nodes that read it}; those that only wait for it are none."""
     readers: dict[str, list[node_def_pb2.NodeDef]] = collections.defaultdict(list)
     for node in graph_def.node:
         for source in node.input:
-            readers[source.partition(":")[0].removeprefix("^")].append(node)
+            readers[source.partition(":")[0]].append(node)
     return readers
 
 
@@ -111,21 +118,47 @@ class _Rows:
 
 
 def _rows(op: tf.Operation) -> _Rows | None:
-    """What a normalization gets as such a picture, where its last sizes are known."""
+    """What a normalization gets as such a picture, where its last sizes are known, and nothing waits or is checked in between."""
     picture = op.inputs[0].op
     if op.get_attr("data_format") != b"NCHW" or picture.type != "Reshape":
         return None
-    data, made = picture.inputs[0], picture.inputs[1].op
-    if not data.shape.rank or made.type != "Pack" or [_count(made.inputs[place]) for place in (0, 3)] != [1, 1]:
+    if picture.control_inputs or _waits(picture.inputs[1]):
         return None
-    count = _count(made.inputs[2])
+    data, made = picture.inputs[0], picture.inputs[1].op
+    # Another normalization may get other sizes than it has here.
+    if not data.shape.rank or made.type != "Pack" or data.op.type in OPS:
+        return None
+    if len(made.inputs) != 4 or [_count(made.inputs[place]) for place in (0, 3)] != [1, 1]:
+        return None
+    count, sizes = _count(made.inputs[2]), dimensions.of(data) or ()
     for first in reversed(range(1, data.shape.rank)):
         last = data.shape[first:]
-        if None not in last and math.prod(last) == count:
-            # The rows are as many as the other sizes say, because a Reshape loses nothing.
-            name = data.name.removesuffix(":0")
-            return _Rows(name, dimensions.of(data) or (), range(first, data.shape.rank)) if count else None
+        if count and None not in last and math.prod(last) == count:
+            counted = _counts(made.inputs[1], sizes[:first])
+            return _Rows(data.name.removesuffix(":0"), sizes, range(first, data.shape.rank)) if counted else None
     return None
+
+
+def _waits(sizes: tf.Tensor) -> bool:
+    """Whether something that computes sizes waits for another node, such as a check, which would be lost with it."""
+    left, seen = [sizes.op], set()
+    while left:
+        op = left.pop()
+        if op.control_inputs:
+            return True
+        if op.name not in seen and op.type not in ("Shape", "ShapeN", "Size"):
+            left += [one.op for one in op.inputs]
+        seen.add(op.name)
+    return False
+
+
+def _counts(number: tf.Tensor, sizes: Sequence[dimensions.Dimension]) -> bool:
+    """Whether a number of a computed shape is the product of these sizes, or left to the Reshape."""
+    if number.op.type == "Prod":
+        return dimensions.of_shape(number.op.inputs[0]) == list(sizes) and None not in sizes
+    known = [size for size in sizes if isinstance(size, int)]
+    whole = math.prod(known) if len(known) == len(sizes) else sizes[0] if len(sizes) == 1 else None
+    return _count(number) == -1 or (whole is not None and _count(number) == whole)
 
 
 def _count(number: tf.Tensor) -> dimensions.Dimension:
@@ -138,11 +171,12 @@ def _count(number: tf.Tensor) -> dimensions.Dimension:
     return sizes[0] if sizes and len(sizes) == 1 else None
 
 
-def _as_it_was(shapes: tf.Graph, reader: node_def_pb2.NodeDef, rows: _Rows) -> bool:
-    """Whether a node gives a normalized picture the shape that its rows had."""
-    if reader.op != "Reshape":
+def _as_it_was(shapes: tf.Graph, reader: node_def_pb2.NodeDef, rows: _Rows, name: str) -> bool:
+    """Whether a node gives a normalized picture, by its name, the shape that its rows had."""
+    if reader.op != "Reshape" or reader.input[0].removesuffix(":0") != name:
         return False
-    sizes = dimensions.of_shape(shapes.get_operation_by_name(reader.name).inputs[1])
+    shape = shapes.get_operation_by_name(reader.name).inputs[1]
+    sizes = None if _waits(shape) else dimensions.of_shape(shape)
     return sizes is not None and None not in sizes and list(sizes) == list(rows.sizes)
 
 

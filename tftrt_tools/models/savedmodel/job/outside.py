@@ -50,7 +50,7 @@ def _reason(node: node_def_pb2.NodeDef, explicit: bool, named: bool) -> str:
     if node.op == einsums.OP:
         return einsums.reason(node, explicit)
     if normalized.of_what_it_gets(node):
-        return normalized.REASON
+        return normalized.STAYS if explicit and named else normalized.REASON
     if node.op == slices.OP and node.attr["new_axis_mask"].i:
         return new_axes.REASON
     if not named and node.op in _ALWAYS:

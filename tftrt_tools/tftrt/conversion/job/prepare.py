@@ -105,7 +105,7 @@ def passed(
             select_ranks.rewrite(frozen.graph_def, as_they_are)
         half = settings.precision_mode == "FP16"
         takes = settings.dynamic and named
-        normal = normalized.rewrite(frozen.graph_def, as_they_are, half, fetched) if takes else ()
+        normal = normalized.rewrite(frozen.graph_def, as_they_are, half, frozen.outputs) if takes else ()
         convolutions = grouped.rewrite(frozen.graph_def, graph_pass.room(frozen), kept)
         reshaped = flattened.rewrite(frozen.graph_def, kept)
         room = graph_pass.room(frozen)

@@ -5,6 +5,7 @@ Forms that are known, of x, its mean m and its variance v:
 
   (x - m) / √(v + ε) · γ + β                          as written by hand
   x · (γ / √(v + ε)) + (β - m · γ / √(v + ε))         tf.nn.batch_normalization of tf.nn.moments, in Keras with ε below 0.001
+  x · (γ / √(v + ε)) + (-m · (γ / √(v + ε)) + β)      Keras 3
   BatchNormalization of x as (1, rows, width, 1)      Keras with ε from 0.001 on; the number of channels depends on a tensor
   InstanceNormalization with scales that are computed what tf2onnx makes of some of the first form; 8.5 takes constants alone
   LayerNormalization                                  PyTorch's exporter; 8.5 has no such op
@@ -238,7 +239,7 @@ def _deviation(facts: Facts, root: onnx.NodeProto) -> _Deviation | str:
 
 
 def _by_hand(facts: Facts, root: onnx.NodeProto) -> Iterator[_Site]:
-    """The first two forms. Args: root: the node that takes the square root."""
+    """The first three forms. Args: root: the node that takes the square root."""
     below = _deviation(facts, root)
     if isinstance(below, str):
         return
@@ -247,8 +248,10 @@ def _by_hand(facts: Facts, root: onnx.NodeProto) -> Iterator[_Site]:
         node.output[0] for node in facts.readers[x] if node.op_type == "Sub" and list(node.input) == [x, mean]
     }
     for node in facts.nodes:
-        site = _first_form(facts, node, x, differences, root.output[0], epsilon) or _second_form(
-            facts, node, x, mean, root.output[0], epsilon
+        site = (
+            _first_form(facts, node, x, differences, root.output[0], epsilon)
+            or _second_form(facts, node, x, mean, root.output[0], epsilon)
+            or _third_form(facts, node, x, mean, root.output[0], epsilon)
         )
         if site:
             yield site
@@ -322,10 +325,26 @@ def _second_form(facts: Facts, node: onnx.NodeProto, x: str, mean: str, root: st
     return None
 
 
-def _through(facts: Facts, name: str, wanted: str, root: str, width: int) -> npt.NDArray[np.float32] | None:
-    """γ, if the tensor is wanted · (γ / root)."""
+def _third_form(facts: Facts, node: onnx.NodeProto, x: str, mean: str, root: str, epsilon: float) -> _Site | None:
+    width = _width(facts, x)
+    for first, second in products.sides(facts, node.output[0], "Add"):
+        scale = _through(facts, first, x, root, width)
+        if scale is None:
+            continue
+        shifted = ((one, _vector(facts, number, width)) for one, number in products.sides(facts, second, "Add"))
+        for rest, shift in ((second, np.zeros(width, np.float32)), *shifted):
+            less = _through(facts, rest, mean, root, width, times=-1) if shift is not None else None
+            if less is not None and np.array_equal(scale, less):
+                return _Site(node=node, x=x, epsilon=epsilon, scale=scale, shift=shift, apart=True)
+    return None
+
+
+def _through(
+    facts: Facts, name: str, wanted: str, root: str, width: int, times: float = 1
+) -> npt.NDArray[np.float32] | None:
+    """γ, if the tensor is times · wanted · (γ / root)."""
     outer = products.of(facts, name)
-    if wanted not in outer.factors or len(outer.factors) != 2 or outer.divisors or outer.number != 1:
+    if wanted not in outer.factors or len(outer.factors) != 2 or outer.divisors or outer.number != times:
         return None
     (inner,) = (one for one in outer.factors if one != wanted) if outer.factors.count(wanted) == 1 else ("",)
     return _factor(facts, products.of(facts, inner), "", root, width) if inner else None
