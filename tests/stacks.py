@@ -26,6 +26,8 @@ class Stack:
     shared: int
     einsums: int
     """Those of two layers EinsumDense and a MultiHeadAttention between them. Keras 3 writes products of matrices for most."""
+    exported_einsums: int
+    """Those of a MultiHeadAttention that an export writes otherwise."""
     ranges: tuple[str, str]
     """Two methods for its INT8 ranges as a plan, of which the second has a fifth less noise. The stacks train other weights."""
 
@@ -40,6 +42,7 @@ STACKS = {
         inner=("Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"),
         shared=14,
         einsums=8,
+        exported_einsums=6,
         ranges=("entropy", "max"),
     ),
     "2.17": Stack(
@@ -51,6 +54,7 @@ STACKS = {
         inner=("add_1:0", "Relu:0", "convolution:0", "BiasAdd:0"),
         shared=12,
         einsums=2,
+        exported_einsums=2,
         ranges=("max", "percentile"),
     ),
 }

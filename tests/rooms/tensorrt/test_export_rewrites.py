@@ -260,8 +260,17 @@ def as_batch_normalization(net, beta=True):
     )
 
 
+def as_keras_3(net, beta=True):
+    _, root, mean = variance(net)
+    factor = net("Mul", net("Reciprocal", root), net.c(np.linspace(0.5, 2, WIDTH)))
+    moved = net("Mul", net("Neg", mean), factor)
+    return net("Add", net("Mul", "x", factor), net("Add", moved, net.c(np.linspace(-1, 1, WIDTH))) if beta else moved)
+
+
 NORMS = {
     "by hand": by_hand,
+    "as Keras 3": as_keras_3,
+    "as Keras 3 without a shift": lambda net: as_keras_3(net, beta=False),
     "without a shift": lambda net: by_hand(net, beta=False),
     "divided": lambda net: by_hand(net, divided=True),
     "as a batch normalization": as_batch_normalization,
@@ -542,14 +551,16 @@ def test_attention_and_normalization_of_keras_become_ops_that_tensorrt_knows(tar
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (
-        "rewritten: 6 nodes by einsum, " in done.stdout
+        f"rewritten: {stacks.here().exported_einsums} nodes by einsum, " in done.stdout
         and "refused" not in done.stdout
         and "doubtful" not in done.stdout
     )
     (made,) = json.loads((tmp_path / "j.json").read_text())["files"]
     counted = {one["name"]: one["nodes"] for one in made["rewrites"] if not one["undone"]}
     found, facts = file.overview(str(tmp_path / "m.onnx")).ops, file.overview(str(tmp_path / "m.onnx")).facts
-    assert "einsum" in facts["tftrt.rewrites"] and "layer_norm" in facts["tftrt.rewrites"]
+    # TensorRT 8.5 reads what Keras 3 writes as it is.
+    normalized = target == "10" or not stacks.SAVED_INPUT
+    assert "einsum" in facts["tftrt.rewrites"] and ("layer_norm" in facts["tftrt.rewrites"]) == normalized
     assert not {"Einsum", "BatchNormalization", "Shape", "Gather", "Squeeze"} & found.keys() and found["Softmax"] == 1
     if target == "10":
         assert (counted["layer_norm"], counted["gelu"], made["opset"]) == (2, 1, 20)
@@ -559,7 +570,7 @@ def test_attention_and_normalization_of_keras_become_ops_that_tensorrt_knows(tar
             and facts["tftrt.opset"] == "20"
         )
     else:
-        assert counted["layer_norm"] == 1 and made["opset"] == 16 and "LayerNormalization" not in found
+        assert counted.get("layer_norm", 0) == normalized and made["opset"] == 16 and "LayerNormalization" not in found
 
 
 def test_a_suppression_of_classes_passes_with_an_open_batch(tftrt, tmp_path):
@@ -670,6 +681,7 @@ ENLARGED = {
 }
 
 
+@stacks.needs_keras_2
 @pytest.mark.parametrize("kind", ENLARGED)
 def test_a_resize_that_repeats_each_pixel_has_no_half_pixels(kind, tftrt, tmp_path):
     """TensorRT 8.5's parser refuses tf_half_pixel_for_nn with the rounding floor, seen on a GPU."""
@@ -760,6 +772,7 @@ def test_a_loop_with_another_condition_keeps_it_and_is_named(kind, tftrt, tmp_pa
     assert "not by loop_count: it goes on by a condition of its own" in said
 
 
+@stacks.needs_keras_2
 @pytest.mark.parametrize("length", [6, None], ids=["known length", "open length"])
 def test_a_masked_layer_of_keras_has_a_loop_of_as_many_rounds_as_steps(length, tftrt, tmp_path):
     layers = tf.keras.layers

@@ -32,7 +32,7 @@ def test_keras_grouped_convolutions_go_into_one_engine_and_answer_the_same(group
     ]
     passed = graph_pass.run(frozen, Settings(use_dynamic_shape=True))
     assert len(passed.engines) == 1 and passed.coverage == 1.0 and passed.preparation == frozen.preparation
-    x = keras_layers.inputs("grouped", 2)["x"]
+    x = keras_layers.inputs("grouped", 2)[keras_layers.INPUT]
     np.testing.assert_allclose(answers(frozen, x)[0], original(frozen.original, x), rtol=1e-4, atol=1e-6)
 
 
