@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tftrt_tools.models.kinds.model import Overview
     from tftrt_tools.models.savedmodel.inspection import Inspection
     from tftrt_tools.servers.serving.publishing.publish import Publication
+    from tftrt_tools.servers.serving.publishing.several import Publications
     from tftrt_tools.servers.serving.triton.publish import Publication as TritonPublication
     from tftrt_tools.studies.batching.tuned import Tuned
     from tftrt_tools.studies.bench.measurements import Bench
@@ -320,7 +321,7 @@ def publish(
     warmup_data: Data | None = None,
     warmup_shapes: str | None = None,
     **flags: object,
-) -> Publication | TritonPublication:
+) -> Publication | Publications | TritonPublication:
     """A model as the next version of a server's base path, checked and with its warm-up: `tftrt publish`.
 
     Args:
@@ -329,7 +330,8 @@ def publish(
       image. unverified: publish without a valid verification. warmup_data, warmup_shapes: what to warm up with.
       flags: the others of `tftrt publish --help`.
 
-    Returns: Publication: `path`, `version`, `notes`. Raises: CheckFailed where the model must not be served; nothing is published then.
+    Returns: Publication: `path`, `version`, `notes`; Publications for a folder with a model for each kind of GPU. Raises: CheckFailed where
+      the model must not be served; nothing of it is published then.
     """
     arguments = {
         "model_name": model_name,
@@ -341,7 +343,7 @@ def publish(
         "warmup_data": warmup_data,
         "warmup_shapes": warmup_shapes,
     }
-    done: Publication | TritonPublication = calling.result("publish", [model], arguments, flags)
+    done: Publication | Publications | TritonPublication = calling.result("publish", [model], arguments, flags)
     return done
 
 

@@ -533,7 +533,7 @@ def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(di
         client.load("digits")
         # A version that gives way to another one, and fails a few requests, is not gone.
         done = meanwhile(
-            tftrt, client, lambda: (client.unload("digits"), client.load("digits")), "--duration_seconds=3"
+            tftrt, client, lambda: (client.unload("digits"), client.load("digits")), "--duration_seconds=8"
         )
         assert done.returncode == 0 and "NOT COMPLETE" not in done.stdout, done.stdout + done.stderr
         try:

@@ -7,6 +7,9 @@ publish has tried.
 It refuses (exit 3) a TF-TRT model without a passed verification of these very files; a model that the target cannot run (engines of another
 TensorRT end a server that loads them); a warm-up that fails. A model without TF-TRT needs no verification.
 
+MODEL may be what `tftrt build --on` wrote, a folder with a model for each kind of GPU: each goes to BASE_PATH/KIND/NAME/VERSION, for the
+servers on nodes with such GPUs, and all get one number.
+
 The default target is a server on this machine. Others are images: tftrt/serving, tensorflow/serving:2.14.1-gpu, …
 
 With --server=triton BASE_PATH is a Triton's model repository, and MODEL a plan directory, an ONNX file or a SavedModel: the version goes to
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 
     from tftrt_tools.models.sources.source import Source
     from tftrt_tools.servers.serving.publishing.publish import Publication, WarmUp
+    from tftrt_tools.servers.serving.publishing.several import Publications
     from tftrt_tools.servers.serving.triton.publish import Publication as OfTriton
 
 _PATHS = ("base_path", "batching_parameters_file", "warmup_data")
@@ -117,7 +121,7 @@ def define(values: flags.FlagValues) -> None:
     _triton_flags.define(values)
 
 
-def result(values: flags.FlagValues, positional: list[str]) -> Publication | OfTriton:
+def result(values: flags.FlagValues, positional: list[str]) -> Publication | Publications | OfTriton:
     """Publish."""
     model = _source_flags.read(values, _flags.one_argument("publish", positional, "MODEL"))
     for name in ("model_name", "base_path"):
@@ -127,9 +131,18 @@ def result(values: flags.FlagValues, positional: list[str]) -> Publication | OfT
         for name in ("replace_warmup", "warmup_shapes", "warmup_data", "batching_parameters_file", "signature_keys"):
             if values[name].value:
                 raise errors.UsageError(f"--{name} and --nowarmup exclude each other", "give one of them")
+    from tftrt_tools.servers.serving.publishing import several
+
+    kinds = several.kinds(model.path)
     if _triton_flags.check(values):
+        if kinds:
+            first = next(iter(kinds))
+            raise errors.UsageError(
+                f"{model} has a model for each kind of GPU, and a model repository of Triton is for one",
+                f"publish each into a repository of its own: `tftrt publish {model}/{first} --server=triton --base_path=…/{first} …`",
+            )
         return _triton_flags.result(values, model.path, _command(values, model))
-    kind = table.kind(model.path)
+    kind = table.kind(next(iter(kinds.values()), model.path))
     if not kind.of_tensorflow and kind.onnx(model.path):
         raise errors.UsageError(
             f"TensorFlow Serving serves SavedModels, and {model} is {kind.forms[0]}",
@@ -165,23 +178,27 @@ def result(values: flags.FlagValues, positional: list[str]) -> Publication | OfT
         log_file=values.log_file,
     )
     with progress.on_terminal():
+        if kinds:
+            return several.publish_all(model.path, values.model_name, values.base_path, options)
         return publish.publish(model, values.model_name, values.base_path, options)
 
 
-def show(done: Publication | OfTriton, values: flags.FlagValues) -> None:
+def show(done: Publication | Publications | OfTriton, values: flags.FlagValues) -> None:
     """Print what was published."""
-    if _of_triton(done):
+    if _of_several(done):
+        _print_several(done, values.json)
+    elif _of_triton(done):
         _triton_flags.show(done, values)
     else:
         _print(done, values.json)
 
 
-def write(done: Publication | OfTriton, values: flags.FlagValues) -> None:
+def write(done: Publication | Publications | OfTriton, values: flags.FlagValues) -> None:
     """Write --json."""
     _output.write_json(done, values.json)
 
 
-def failure(done: Publication | OfTriton, values: flags.FlagValues) -> None:
+def failure(done: Publication | Publications | OfTriton, values: flags.FlagValues) -> None:
     """What cannot be published has no result."""
 
 
@@ -189,12 +206,19 @@ def _of_triton(done: Publication | OfTriton) -> TypeIs[OfTriton]:
     return done.document == "triton publication"
 
 
+def _of_several(done: Publication | Publications | OfTriton) -> TypeIs[Publications]:
+    return done.document == "publications"
+
+
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Publish. Returns: the exit code."""
     done = result(values, positional)
     show(done, values)
     write(done, values)
-    if _of_triton(done):
+    if _of_several(done):
+        of_one = done.kinds[0].publication
+        _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={of_one.base_path}"])
+    elif _of_triton(done):
         _next.show(values, ["smoke", "triton://localhost:8001", f"--model_name={done.model_name}"])
     else:
         _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={done.base_path}"])
@@ -249,6 +273,15 @@ def _print(done: Publication, json_path: str | None) -> None:
         say("warm-up", _warm_up(done.warm_up))
     for note in done.notes:
         say("note", note)
+
+
+def _print_several(done: Publications, json_path: str | None) -> None:
+    from tftrt_tools.servers.serving.publishing import several
+
+    for one in done.kinds:
+        _print(one.publication, json_path)
+        if one.node:
+            _output.console(json_path).print(f"{'nodes':<12}{several.LABEL}: {one.node}", soft_wrap=True)
 
 
 def _warm_up(warm_up: WarmUp) -> str:

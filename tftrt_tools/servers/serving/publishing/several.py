@@ -1,0 +1,120 @@
+"""`tftrt publish` of what `tftrt build --on` made: a model for each kind of GPU. Each kind gets a base path of its own, for the servers on
+nodes with such GPUs, and all get one version number."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any, ClassVar
+
+from tftrt_tools.base import errors, results
+from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.servers.serving import version_directories
+from tftrt_tools.servers.serving.publishing import base_path as base_paths
+from tftrt_tools.servers.serving.publishing import publish
+
+# Kubernetes' label of a node, which NVIDIA's GPU feature discovery writes: the name of its GPU, with dashes.
+LABEL = "nvidia.com/gpu.product"
+_MODELS = ("saved_model.pb", "saved_model.pbtxt")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfKind:
+    """The publication of a kind. gpu: as the driver of the build's machine calls it, "" where the model does not say."""
+
+    gpu_type: str
+    gpu: str
+    publication: publish.Publication
+
+    @property
+    def node(self) -> str:
+        """The value of LABEL on nodes that can serve it, "" where it is not known."""
+        return "-".join(self.gpu.split())
+
+    # Not a Record: a Publication is none.
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "gpu_type": self.gpu_type,
+            "gpu": self.gpu,
+            "node_selector": {LABEL: self.node} if self.node else {},
+            "publication": self.publication.to_dict(),
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Publications(results.Result):
+    """One version for several kinds of GPU. base_path: it has a folder for each kind."""
+
+    model: str
+    model_name: str
+    version: int
+    base_path: str
+    kinds: tuple[OfKind, ...]
+    document: ClassVar[str] = "publications"
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return f"{self.model_name}, version {self.version}, for {', '.join(one.gpu_type for one in self.kinds)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.document,
+            **passport.stamp(),
+            "model": self.model,
+            "model_name": self.model_name,
+            "version": self.version,
+            "base_path": self.base_path,
+            "kinds": [one.to_dict() for one in self.kinds],
+        }
+
+
+def kinds(model: str) -> dict[str, str]:
+    """{kind: path of its SavedModel} in a directory of nothing else; {} for one model, and for any other path."""
+    folder = pathlib.Path(model)
+    if not folder.is_dir() or _is_model(folder):
+        return {}
+    children = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+    return {one.name: str(one) for one in children} if all(map(_is_model, children)) else {}
+
+
+def _is_model(folder: pathlib.Path) -> bool:
+    return any((folder / name).is_file() for name in _MODELS)
+
+
+def publish_all(model: str, model_name: str, base_path: str, options: publish.Options) -> Publications:
+    """Publish the model of each kind as base_path/KIND/model_name/VERSION.
+
+    Args: model: a directory that `kinds` knows. options: a version and a compute capability are those of all; by default the next number
+      that no kind has, and what each was built for. Returns: Publications. Raises: as publish.publish. Kinds before the one that failed
+      are published then, and the message says so.
+    """
+    paths = kinds(model)
+    bases = {kind: pathlib.Path(base_path, kind) for kind in paths}
+    for kind, path in paths.items():
+        base_paths.of(path, model_name, str(bases[kind]), "the base path")
+    version = options.version or max(version_directories.following(base / model_name) for base in bases.values())
+    for base in bases.values():
+        version_directories.check(base / model_name, version, options.allow_older_version)
+    done: list[OfKind] = []
+    for kind, path in paths.items():
+        gpu = (passport.read(path, passport.MANIFEST) or {}).get("gpu") or {}
+        capability = options.compute_capability or gpu.get("compute_capability", "")
+        changed = dataclasses.replace(options, version=version, compute_capability=capability)
+        try:
+            published = publish.publish(path, model_name, str(bases[kind]), changed)
+        except errors.TftrtError as error:
+            raise _of_kind(error, kind, [one.gpu_type for one in done]) from error
+        done.append(OfKind(gpu_type=kind, gpu=gpu.get("name", ""), publication=published))
+    return Publications(
+        model=str(pathlib.Path(model).absolute()),
+        model_name=model_name,
+        version=version,
+        base_path=str(pathlib.Path(base_path).absolute()),
+        kinds=tuple(done),
+    )
+
+
+def _of_kind(error: errors.TftrtError, kind: str, before: list[str]) -> errors.TftrtError:
+    """The same error with the kind, and with what was published before."""
+    there = f"; published already: {', '.join(before)}" if before else ""
+    return type(error)(f"{kind}: {error.cause}{there}", error.mend)
