@@ -178,7 +178,7 @@ CPU_KERNEL_ON_GPU = known(
     "cpu_kernel_on_gpu",
     "version",
     "error",
-    "No registered '{op}' OpKernel for 'GPU' devices",
+    "No registered '_Mkl{op}' OpKernel for 'GPU' devices",
     meaning="TensorFlow 2.15 to 2.17 hands a layer normalization of Keras 2, or one written like it, to a kernel for CPUs, on a GPU, too.",
     mend="TF_ENABLE_ONEDNN_OPTS=0 in the environment, of the server, too; or convert it with dynamic shapes, which writes it otherwise",
     subject="op",
