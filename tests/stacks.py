@@ -16,6 +16,8 @@ class Stack:
     linked: str
     """The TensorRT that TensorFlow is linked with."""
     loaded: tuple[str, ...]
+    heads: dict[str, str]
+    """{what their engines say of them: what is said of an engine whose second number is 4}."""
     """Those that may be installed for it."""
     compared: int
     """Tensors of the digits CNN that an export compares up to its second convolution: Keras 2 has the batch normalization for one of them."""
@@ -37,6 +39,7 @@ STACKS = {
         "2.14.1",
         linked="8.4.3",
         loaded=("8.5.3",),
+        heads={"8.5.3.1": "8.4.3.1"},
         compared=3,
         first="conv1/Conv2D",
         inner=("Conv2D:0", "FusedBatchNormV3:0", "Relu:0", "BiasAdd:0"),
@@ -49,6 +52,7 @@ STACKS = {
         "2.17.1",
         linked="8.6.1",
         loaded=("8.6.0", "8.6.1"),
+        heads={"8.6.0.12": "8.4.0.12", "8.6.1.6": "8.4.1.6"},
         compared=2,
         first="norm1/batchnorm/mul_1",
         inner=("add_1:0", "Relu:0", "convolution:0", "BiasAdd:0"),
@@ -81,6 +85,12 @@ needs_bindings = pytest.mark.skipif(
 # Why no plan can be built on a machine without a GPU.
 NO_PLAN = "no plan can be built here" if importlib.util.find_spec("tensorrt") is None else "no GPU is visible here"
 
+needs_older_onnxruntime = pytest.mark.skipif(
+    importlib.util.find_spec("onnxruntime") is not None
+    and int(importlib.metadata.version("onnxruntime").split(".")[1]) >= 32,
+    reason="ONNX Runtime 1.23.2 refuses it, and 1.32.0 does not",
+)
+
 _KERAS_3 = importlib.util.find_spec("tensorflow") is not None and here().tensorflow != STACKS["2.14"].tensorflow
 needs_keras_2 = pytest.mark.skipif(_KERAS_3, reason="it states nodes of Keras 2's graph, and Keras 3 writes others")
 needs_keras_3 = pytest.mark.skipif(
@@ -94,9 +104,9 @@ needs_image = pytest.mark.skipif(_KERAS_3, reason="it publishes for the project'
 
 # The worst nodes of the CNN with badly spread channels: with Keras 3 TensorFlow folds a normalization into a convolution, which gets its name.
 WORST = (
-    {"spread_depthwise_1/depthwise", "batchnorm/mul_1"}
+    {"spread_cnn_1/spread_depthwise_1/depthwise", "spread_project_norm_1/batchnorm/mul_1"}
     if _KERAS_3
-    else {"spread_depthwise/depthwise", "spread_project/Conv2D"}
+    else {"spread_cnn/spread_depthwise/depthwise", "spread_cnn/spread_project/Conv2D"}
 )
 
 # Messages that TensorRT 8.6 has and 8.5 has not, or the other way round.

@@ -150,6 +150,7 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
     (asset,) = (tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*")
     (before,) = engine_assets.read_file(asset)
     manifest = passport.read(tmp_path / "model", passport.MANIFEST)
+    assert before.tensorrt in stacks.here().heads
     assert engine_assets.same_release(before.tensorrt, manifest["versions"]["tensorrt"])
     assert before.compute_capability == manifest["gpu"]["compute_capability"]
     raw = bytearray(asset.read_bytes())

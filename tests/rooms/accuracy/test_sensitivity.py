@@ -75,7 +75,7 @@ def test_badly_spread_channels_come_out_on_top_and_keeping_their_nodes_high_rest
     _, found, _ = studied
     (signature,) = found["signatures"]
     first, second, third = signature["nodes"][:3]
-    assert {"/".join(one["name"].split("/")[-2:]) for one in (first, second)} == WORST
+    assert {"/".join(one["name"].split("/")[-3:]) for one in (first, second)} == WORST
     assert second["snr_db"] < 10 < 30 < third["snr_db"]
     assert first["share"] + second["share"] > 0.99
     assert signature["snr_db"] < 5 and signature["total"][0]["top1"] < 0.5

@@ -1,5 +1,6 @@
 """`tftrt publish` of a folder with a model for each kind of GPU."""
 
+import errno
 import json
 import shutil
 
@@ -8,6 +9,7 @@ import pytest
 import tftrt_tools as tftrt_api
 from tests.command_line import assert_clear
 from tftrt_tools.base import errors
+from tftrt_tools.base.process import child
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.servers.serving.publishing import publish, several
 
@@ -30,7 +32,7 @@ def test_each_kind_gets_a_base_path_and_all_get_one_number(built, tmp_path):
     base = tmp_path / "models"
     done = several.publish_all(str(built), "digits", str(base), NO_WARMUP)
     assert done.version == 1 and [one.gpu_type for one in done.kinds] == ["L4", "T4"]
-    assert [one.node for one in done.kinds] == ["NVIDIA-L4", "Tesla-T4"]
+    assert [one.node for one in done.kinds] == ["nvidia.com/gpu.product: NVIDIA-L4", "nvidia.com/gpu.product: Tesla-T4"]
     assert all((base / kind / "digits" / "1" / "saved_model.pb").is_file() for kind in GPUS)
     assert [one.publication.target.compute_capabilities for one in done.kinds] == [("8.9",), ("7.5",)]
     # The next number that no kind has.
@@ -53,6 +55,24 @@ def test_the_kind_that_is_refused_is_named_with_those_before_it(built, tmp_path)
     with pytest.raises(errors.TftrtError, match="^T4: .*; published already: L4"):
         several.publish_all(str(built), "digits", str(tmp_path / "models"), NO_WARMUP)
     assert (tmp_path / "models/L4/digits/1").is_dir() and not (tmp_path / "models/T4/digits/1").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (child.ChildDied("it died", "look", "its log", "SIGSEGV"), errors.TftrtError, "it died"),
+        (OSError(errno.ENOSPC, "No space left on device", "x"), errors.TftrtError, "No space left on device"),
+        (errors.CheckFailed("refused", "mend it"), errors.CheckFailed, "refused"),
+    ],
+)
+def test_whatever_ends_a_kind_is_one_line_with_its_exit_code(error, kind, says, built, monkeypatch, tmp_path):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(publish, "publish", fails)
+    with pytest.raises(kind, match=f"^L4: .*{says}") as told:
+        several.publish_all(str(built), "digits", str(tmp_path / "models"), NO_WARMUP)
+    assert type(told.value) is kind
 
 
 def test_one_model_is_no_folder_of_kinds(built, tmp_path):

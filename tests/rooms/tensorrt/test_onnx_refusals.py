@@ -5,12 +5,10 @@ import re
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from packaging import version
 
-from tests import onnx_files
+from tests import onnx_files, stacks
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.onnx import runner_job
 
@@ -47,9 +45,7 @@ def _add(*inputs, output="y", **more):
             ],
             {},
             "it has no ConvInteger of signed weights on a CPU",
-            marks=pytest.mark.skipif(
-                version.Version(onnxruntime.__version__) >= version.Version("1.32"), reason="1.32 has it"
-            ),
+            marks=stacks.needs_older_onnxruntime,
         ),
         ([_add("x", "gone")], {}, "a node reads the tensor 'gone', which nothing makes"),
         ([_add("x", "c", output="a")], {}, "nothing makes its output 'y'"),

@@ -186,7 +186,8 @@ def result(values: flags.FlagValues, positional: list[str]) -> Publication | Pub
 def show(done: Publication | Publications | OfTriton, values: flags.FlagValues) -> None:
     """Print what was published."""
     if _of_several(done):
-        _print_several(done, values.json)
+        for one in done.kinds:
+            _print(one.publication, values.json, one.node)
     elif _of_triton(done):
         _triton_flags.show(done, values)
     else:
@@ -202,7 +203,7 @@ def failure(done: Publication | Publications | OfTriton, values: flags.FlagValue
     """What cannot be published has no result."""
 
 
-def _of_triton(done: Publication | OfTriton) -> TypeIs[OfTriton]:
+def _of_triton(done: Publication | Publications | OfTriton) -> TypeIs[OfTriton]:
     return done.document == "triton publication"
 
 
@@ -215,13 +216,11 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     done = result(values, positional)
     show(done, values)
     write(done, values)
-    if _of_several(done):
-        of_one = done.kinds[0].publication
-        _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={of_one.base_path}"])
-    elif _of_triton(done):
+    if _of_triton(done):
         _next.show(values, ["smoke", "triton://localhost:8001", f"--model_name={done.model_name}"])
     else:
-        _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={done.base_path}"])
+        served = done.kinds[0].publication if _of_several(done) else done
+        _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={served.base_path}"])
     return errors.EXIT_DONE
 
 
@@ -255,7 +254,8 @@ def _command(values: flags.FlagValues, model: Source) -> str:
     return shlex.join(words) + remarks
 
 
-def _print(done: Publication, json_path: str | None) -> None:
+def _print(done: Publication, json_path: str | None, nodes: str = "") -> None:
+    """Args: nodes: the label of those that can serve it."""
     console = _output.console(json_path)
 
     def say(label: str, text: str) -> None:
@@ -273,15 +273,8 @@ def _print(done: Publication, json_path: str | None) -> None:
         say("warm-up", _warm_up(done.warm_up))
     for note in done.notes:
         say("note", note)
-
-
-def _print_several(done: Publications, json_path: str | None) -> None:
-    from tftrt_tools.servers.serving.publishing import several
-
-    for one in done.kinds:
-        _print(one.publication, json_path)
-        if one.node:
-            _output.console(json_path).print(f"{'nodes':<12}{several.LABEL}: {one.node}", soft_wrap=True)
+    if nodes:
+        say("nodes", nodes)
 
 
 def _warm_up(warm_up: WarmUp) -> str:

@@ -35,6 +35,11 @@ STAYS = (
 _FLOAT, _INT32 = tf.float32.as_datatype_enum, tf.int32.as_datatype_enum
 # Of the axes of a picture, those that it takes the statistics over.
 _AXES = {b"NHWC": (0, 1, 2), b"NCHW": (0, 2, 3)}
+# A product of sizes: the known ones multiplied, and the others.
+_Factors = tuple[int, collections.Counter[dimensions.Size]]
+_ONE: _Factors = (1, collections.Counter())
+# What leaves a size to the Reshape.
+_LEFT: _Factors = (-1, collections.Counter())
 
 
 def rewrite(
@@ -128,13 +133,13 @@ def _rows(op: tf.Operation) -> _Rows | None:
     # Another normalization may get other sizes than it has here.
     if not data.shape.rank or made.type != "Pack" or data.op.type in OPS:
         return None
-    if len(made.inputs) != 4 or [_count(made.inputs[place]) for place in (0, 3)] != [1, 1]:
+    if len(made.inputs) != 4 or any(_factors(made.inputs[place]) != _ONE for place in (0, 3)):
         return None
-    count, sizes = _count(made.inputs[2]), dimensions.of(data) or ()
+    sizes = dimensions.of(data) or ()
     for first in reversed(range(1, data.shape.rank)):
-        last = data.shape[first:]
-        if count and None not in last and math.prod(last) == count:
-            counted = _counts(made.inputs[1], sizes[:first])
+        numbers = _multiplied(sizes[first:])
+        if numbers is not None and numbers[0] and not numbers[1] and _factors(made.inputs[2]) == numbers:
+            counted = _factors(made.inputs[1]) in (_multiplied(sizes[:first]), _LEFT)
             return _Rows(data.name.removesuffix(":0"), sizes, range(first, data.shape.rank)) if counted else None
     return None
 
@@ -152,23 +157,19 @@ def _waits(sizes: tf.Tensor) -> bool:
     return False
 
 
-def _counts(number: tf.Tensor, sizes: Sequence[dimensions.Dimension]) -> bool:
-    """Whether a number of a computed shape is the product of these sizes, or left to the Reshape."""
-    if number.op.type == "Prod":
-        return dimensions.of_shape(number.op.inputs[0]) == list(sizes) and None not in sizes
-    known = [size for size in sizes if isinstance(size, int)]
-    whole = math.prod(known) if len(known) == len(sizes) else sizes[0] if len(sizes) == 1 else None
-    return _count(number) == -1 or (whole is not None and _count(number) == whole)
+def _factors(number: tf.Tensor) -> _Factors | None:
+    """Those of a number of a computed shape, which may be a product of sizes."""
+    return _multiplied(dimensions.of_shape(number.op.inputs[0] if number.op.type == "Prod" else number))
 
 
-def _count(number: tf.Tensor) -> dimensions.Dimension:
-    """A number of a computed shape, which may be a product of sizes."""
-    if number.op.type == "Prod":
-        sizes = dimensions.of_shape(number.op.inputs[0])
-        known = [size for size in sizes or () if isinstance(size, int)]
-        return math.prod(known) if sizes and len(known) == len(sizes) else None
-    sizes = dimensions.of_shape(number)
-    return sizes[0] if sizes and len(sizes) == 1 else None
+def _multiplied(sizes: Sequence[dimensions.Dimension] | None) -> _Factors | None:
+    """The product of sizes; None where one is not known."""
+    if not sizes or None in sizes:
+        return None
+    return (
+        math.prod(size for size in sizes if isinstance(size, int)),
+        collections.Counter(size for size in sizes if isinstance(size, dimensions.Size)),
+    )
 
 
 def _as_it_was(shapes: tf.Graph, reader: node_def_pb2.NodeDef, rows: _Rows, name: str) -> bool:

@@ -8,14 +8,13 @@ import pathlib
 from typing import Any, ClassVar
 
 from tftrt_tools.base import errors, results
-from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving import version_directories
 from tftrt_tools.servers.serving.publishing import base_path as base_paths
 from tftrt_tools.servers.serving.publishing import publish
 
 # Kubernetes' label of a node, which NVIDIA's GPU feature discovery writes: the name of its GPU, with dashes.
 LABEL = "nvidia.com/gpu.product"
-_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,15 +27,18 @@ class OfKind:
 
     @property
     def node(self) -> str:
-        """The value of LABEL on nodes that can serve it, "" where it is not known."""
-        return "-".join(self.gpu.split())
+        """The label of nodes that can serve it, "" where it is not known."""
+        return ": ".join(self._selector().popitem()) if self.gpu else ""
+
+    def _selector(self) -> dict[str, str]:
+        return {LABEL: "-".join(self.gpu.split())} if self.gpu else {}
 
     # Not a Record: a Publication is none.
     def to_dict(self) -> dict[str, Any]:
         return {
             "gpu_type": self.gpu_type,
             "gpu": self.gpu,
-            "node_selector": {LABEL: self.node} if self.node else {},
+            "node_selector": self._selector(),
             "publication": self.publication.to_dict(),
         }
 
@@ -50,6 +52,9 @@ class Publications(results.Result):
     version: int
     base_path: str
     kinds: tuple[OfKind, ...]
+    # Versions, date and machine.
+    stamp: dict[str, Any] = dataclasses.field(default_factory=passport.stamp)
+
     document: ClassVar[str] = "publications"
 
     def summary(self) -> str:
@@ -59,7 +64,7 @@ class Publications(results.Result):
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": self.document,
-            **passport.stamp(),
+            **self.stamp,
             "model": self.model,
             "model_name": self.model_name,
             "version": self.version,
@@ -71,14 +76,10 @@ class Publications(results.Result):
 def kinds(model: str) -> dict[str, str]:
     """{kind: path of its SavedModel} in a directory of nothing else; {} for one model, and for any other path."""
     folder = pathlib.Path(model)
-    if not folder.is_dir() or _is_model(folder):
+    if not folder.is_dir() or files.is_saved_model(folder):
         return {}
     children = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
-    return {one.name: str(one) for one in children} if all(map(_is_model, children)) else {}
-
-
-def _is_model(folder: pathlib.Path) -> bool:
-    return any((folder / name).is_file() for name in _MODELS)
+    return {one.name: str(one) for one in children} if all(map(files.is_saved_model, children)) else {}
 
 
 def publish_all(model: str, model_name: str, base_path: str, options: publish.Options) -> Publications:
@@ -102,8 +103,10 @@ def publish_all(model: str, model_name: str, base_path: str, options: publish.Op
         changed = dataclasses.replace(options, version=version, compute_capability=capability)
         try:
             published = publish.publish(path, model_name, str(bases[kind]), changed)
+        except OSError as refused:
+            raise _of_kind(errors.from_os_error(refused), kind, done) from refused
         except errors.TftrtError as error:
-            raise _of_kind(error, kind, [one.gpu_type for one in done]) from error
+            raise _of_kind(error, kind, done) from error
         done.append(OfKind(gpu_type=kind, gpu=gpu.get("name", ""), publication=published))
     return Publications(
         model=str(pathlib.Path(model).absolute()),
@@ -114,7 +117,9 @@ def publish_all(model: str, model_name: str, base_path: str, options: publish.Op
     )
 
 
-def _of_kind(error: errors.TftrtError, kind: str, before: list[str]) -> errors.TftrtError:
-    """The same error with the kind, and with what was published before."""
-    there = f"; published already: {', '.join(before)}" if before else ""
-    return type(error)(f"{kind}: {error.cause}{there}", error.mend)
+def _of_kind(error: errors.TftrtError, kind: str, done: list[OfKind]) -> errors.TftrtError:
+    """An error of the same exit code with the kind, and with what was published before. What says more than cause and mend, as of a process
+    that died, becomes a plain one."""
+    there = f"; published already: {', '.join(one.gpu_type for one in done)}" if done else ""
+    same = next(one for one in (errors.CheckFailed, errors.UsageError, errors.TftrtError) if isinstance(error, one))
+    return same(f"{kind}: {error.cause}{there}", error.mend)
