@@ -50,6 +50,12 @@ def test_a_number_that_one_kind_has_is_refused_before_anything_is_published(buil
     assert not (tmp_path / "models" / "L4").exists()
 
 
+def test_a_base_path_inside_the_folder_is_refused(built):
+    with pytest.raises(errors.UsageError, match="lies inside the model"):
+        several.publish_all(str(built), "digits", str(built / "models"), NO_WARMUP)
+    assert several.kinds(str(built)).keys() == GPUS.keys()
+
+
 def test_the_kind_that_is_refused_is_named_with_those_before_it(built, tmp_path):
     (built / "T4" / "saved_model.pb").write_bytes(b"\x00" * 10)
     with pytest.raises(errors.TftrtError, match="^T4: .*; published already: L4"):

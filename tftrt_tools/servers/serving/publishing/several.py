@@ -91,8 +91,8 @@ def publish_all(model: str, model_name: str, base_path: str, options: publish.Op
     """
     paths = kinds(model)
     bases = {kind: pathlib.Path(base_path, kind) for kind in paths}
-    for kind, path in paths.items():
-        base_paths.of(path, model_name, str(bases[kind]), "the base path")
+    for base in bases.values():
+        base_paths.of(model, model_name, str(base), "the base path")
     version = options.version or max(version_directories.following(base / model_name) for base in bases.values())
     for base in bases.values():
         version_directories.check(base / model_name, version, options.allow_older_version)
