@@ -33,14 +33,17 @@ tests() {  # tests NAME SECOND WORKERS MARK FILE…
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader > "$output/logs/gpu.txt" 2>&1
 # The first native run compiles TensorFlow's kernels, once a machine.
 step warm 150 "$python" -c 'import tensorflow as tf; print(tf.nn.conv2d(tf.ones((1, 8, 8, 3)), tf.ones((3, 3, 3, 4)), 1, "SAME")[0, 0, 0])'
-pipe=$(mktemp -d)
-CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe nvidia-cuda-mps-control -d && export CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe
+own=
+if [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ]; then  # MPS of the caller is taken where there is one
+  pipe=$(mktemp -d)
+  CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe nvidia-cuda-mps-control -d && export CUDA_MPS_PIPE_DIRECTORY=$pipe CUDA_MPS_LOG_DIRECTORY=$pipe own=1
+fi
 tests first $((seconds * 6 / 10)) "$workers" "gpu and not gpu_alone" "${first[@]}"
 tests simulation $((seconds * 7 / 10)) 4 gpu tests/gpu/test_gpu_int8.py -k "simulation or toolkit"
 rest=()
 for file in tests/gpu/test_gpu*.py; do [[ " ${first[*]} " == *" $file "* ]] || rest+=("$file"); done
 tests rest $((seconds * 9 / 10)) "$workers" "gpu and not gpu_alone" "${rest[@]}"
-echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
+[ -z "$own" ] || echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
 unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 tests alone $((seconds - 30)) "$(tr "," "\n" <<< "$gpus" | wc -l)" gpu_alone tests/gpu
 echo "$SECONDS s: done" >> "$output/logs/steps.txt"

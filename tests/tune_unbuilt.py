@@ -9,7 +9,7 @@ from unittest import mock
 from tests import plan_runner
 from tftrt_tools.command_line import cli
 from tftrt_tools.models.backends.protocol import Evidence
-from tftrt_tools.studies.tuning import given, measuring, space, tune
+from tftrt_tools.studies.tuning import given, making, measuring, space
 from tftrt_tools.studies.tuning.plans import Plans
 
 GPU = {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
@@ -30,7 +30,7 @@ class Unbuilt(Plans):
 if __name__ == "__main__":
     with (
         mock.patch.object(given, "gpu", lambda: GPU),
-        mock.patch.dict(tune._MAKERS, tensorrt=Unbuilt),
+        mock.patch.dict(making.MAKERS, tensorrt=Unbuilt),
         mock.patch.object(measuring, "measure", plan_runner.measure),
     ):
         code = cli.main(["tune", *sys.argv[1:]])

@@ -81,13 +81,13 @@ def test_an_interrupt_while_ray_starts_leaves_nothing_either(tmp_path):
 
 def test_a_process_opens_one_fleet_after_the_other(tmp_path):
     """Each has a token of its own, and Ray keeps what it has read."""
-    one = started({}, "in turn", tmp_path, times=2)
+    one = started({"wait": 2}, "in turn", tmp_path, times=2)
     out, error = one.communicate(timeout=200)
     assert one.returncode == 0 and sorted(out.split("\n")) == ["", *["done 0"] * 2, *["done 1"] * 2], error
 
 
 def test_two_fleets_on_one_machine_do_not_meet(tmp_path):
-    both = [started({}, f"two-{name}-{os.getpid()}", tmp_path) for name in "ab"]
+    both = [started({"wait": 2}, f"two-{name}-{os.getpid()}", tmp_path) for name in "ab"]
     for one in both:
         out, err = one.communicate(timeout=240)
         # Nothing of Ray's own on stdout, where a result goes.

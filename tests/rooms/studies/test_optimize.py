@@ -307,6 +307,7 @@ def test_every_flag_that_is_repeated_exists_where_it_is_repeated(script, tmp_pat
         "classes": "=c.txt",
         "accuracy_output": "=s/p",
         "objective_shape": "=image:1x8x8x1",
+        "on": "=local",
         "tags": "=serve",
         "freeze": "=t:false",
         "minimum_segment_size": "=4",

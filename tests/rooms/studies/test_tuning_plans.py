@@ -36,7 +36,18 @@ from tftrt_tools.models.kinds.onnx import runner_job
 from tftrt_tools.models.sources.source import of
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.optimizing import gave
-from tftrt_tools.studies.tuning import final, journal, makers, measure_job, measuring, search, space, tune, turns_job
+from tftrt_tools.studies.tuning import (
+    final,
+    journal,
+    makers,
+    making,
+    measure_job,
+    measuring,
+    search,
+    space,
+    tune,
+    turns_job,
+)
 from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.studies.tuning.measuring import InTurns, OfMade, Original, Request, Scored, Scoring
 from tftrt_tools.studies.tuning.plans import Plans
@@ -543,7 +554,7 @@ def tuned(zoo_model, images, tmp_path_factory):
         patch.setattr(
             tune, "_gpu", lambda: {"gpu": "none", "compute_capability": "", "driver": "", "tensorrt": "8.5.3"}
         )
-        patch.setitem(tune._MAKERS, "tensorrt", Unbuilt)
+        patch.setitem(making.MAKERS, "tensorrt", Unbuilt)
         patch.setattr(measuring, "measure", plan_runner.measure)
         return values, tune.tune(of(model), tune_command._settings(values), tune_command._options(values, of(model)))
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from tftrt_tools.base import terminal
 
+if TYPE_CHECKING:
+    import rich.progress
+
 Listener = Callable[[str, int | None, int | None], None]
 _listener: Listener | None = None
+# The line on the terminal.
+_shown: rich.progress.Progress | None = None
 # Blocks of several threads may begin and end in any order, so each takes away its own.
 _noted: list[Callable[[str], None]] = []
 
@@ -74,5 +80,24 @@ def on_terminal() -> Iterator[None]:
         def show(text: str, done: int | None, total: int | None) -> None:
             bar.update(task, description=terminal.shown(text), completed=done or 0, total=total)
 
-        with listening(show):
-            yield
+        global _shown
+        before, _shown = _shown, bar
+        try:
+            with listening(show):
+                yield
+        finally:
+            _shown = before
+
+
+@contextlib.contextmanager
+def hidden() -> Iterator[None]:
+    """Without the line of `on_terminal` inside the block, for what shows more than a line."""
+    bar = _shown
+    if bar is None:
+        yield
+        return
+    bar.stop()
+    try:
+        yield
+    finally:
+        bar.start()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools.base import errors, terminal
+from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _output
 from tftrt_tools.fleet import place
 
@@ -17,6 +18,26 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tftrt_tools.fleet.task import Row
+
+
+def define_local(values: flags.FlagValues) -> None:
+    """Define --on on `values`, for this machine's GPUs alone."""
+    flags.DEFINE_string(
+        "on",
+        "",
+        "local: use each GPU of this machine, through Ray, for what can be done side by side; by default one after the other, on one GPU",
+        flag_values=values,
+    )
+
+
+def read_local(values: flags.FlagValues, command: str) -> place.Place | None:
+    """What --on says; None without it. Raises: UsageError, for a cluster too."""
+    found = place.parse(values.on)
+    if found is not None and found.kind != "local":
+        raise errors.UsageError(
+            f"--on={values.on}: {command} uses the GPUs of one machine", "run it on one of the cluster, with --on=local"
+        )
+    return found
 
 
 def define(values: flags.FlagValues) -> None:
@@ -62,7 +83,7 @@ def live() -> Iterator[Callable[[Sequence[Row]], None]]:
         return
     from rich.live import Live
 
-    with Live(console=terminal.console(sys.stderr), transient=True, refresh_per_second=4) as shown:
+    with progress.hidden(), Live(console=terminal.console(sys.stderr), transient=True, refresh_per_second=4) as shown:
         yield lambda rows: shown.update(_table(rows))
 
 

@@ -40,6 +40,7 @@ from tftrt_tools.command_line.commands import (
     _data_flags,
     _engine_cache,
     _flags,
+    _fleet,
     _judging_flags,
     _next,
     _output,
@@ -74,7 +75,8 @@ _OF_CONVERT = (
     "keep_native_nodes",
 )
 _OF_CALIBRATION = ("calibration_data", "calibration_batch_size", "num_calibration_batches")
-_OF_TUNE = ("accuracy_output", "objective_shape", "server")
+_OF_TUNE = ("accuracy_output", "objective_shape", "server", "on")
+URLS = ("on",)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _STORY = "story.html"
 
@@ -257,6 +259,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
             + ("; its manifest in assets.extra/tftrt names it" if opening.document(model, passport.MANIFEST) else ""),
         )
     backends.default().takes(_source_flags.read(values, model))
+    _fleet.read_local(values, "optimize")
     _check_goal(goals.parse(values.goal, where="--goal"), values.labels)
     found = find.find(values.data, "--data")
     # A table beside files is read by the files' names, which are not known yet.

@@ -55,6 +55,7 @@ from tftrt_tools.command_line.commands import (
     _calibration_flags,
     _data_flags,
     _flags,
+    _fleet,
     _judging_flags,
     _next,
     _output,
@@ -106,6 +107,7 @@ _EXPORT_FLAGS = (
 )
 
 OUTPUTS = ("plot", "html", "output_flagfile")
+URLS = ("on",)
 # Who makes plans.
 _PLANS = "tensorrt"
 
@@ -167,6 +169,7 @@ def define(values: flags.FlagValues) -> None:
         lower_bound=0,
         **text,
     )
+    _fleet.define_local(values)
     flags.DEFINE_string("work_dir", None, "folder of the trials, by default tune-MODEL in the current one", **text)
     flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
     flags.DEFINE_boolean(
@@ -272,6 +275,7 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
     named = _source_flags.read(values, _flags.one_argument("tune", positional, "MODEL"))
     from tftrt_tools.studies.tuning import given
 
+    place = _fleet.read_local(values, "tune")
     tried = _tried(values, named)
     given.check_kind(named, tried.backends)
     settings = _settings(values)
@@ -283,14 +287,15 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
         from tftrt_tools.models.savedmodel import staging
 
         staging.check_target(values.output_saved_model_dir, values.overwrite, [model, named])
-    from tftrt_tools.studies.tuning import tune
+    from tftrt_tools.studies.tuning import fleet_trials, tune
 
     if said := given.note(named):
         progress.note(said)
         options = dataclasses.replace(options, notes=(*options.notes, said))
+    where = fleet_trials.Where(place=place, live=_fleet.live) if place else None
     try:
         with progress.on_terminal():
-            found = tune.tune(model, settings, options)
+            found = tune.tune(model, settings, options, where)
     except KeyboardInterrupt:
         raise errors.Interrupted(
             mend=f"the finished trials are in {options.work_dir}; the same command goes on from there"

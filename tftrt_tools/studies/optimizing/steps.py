@@ -172,7 +172,7 @@ def _tune(known: Known) -> Commands:
         f"--precisions={','.join(precisions)}",
         *asked.serving,
         *(known.calibration if "INT8" in precisions else ()),
-        *asked.given((*SOURCE, "accuracy_output", "objective_shape", *JUDGING, *CACHE)),
+        *asked.given((*SOURCE, "accuracy_output", "objective_shape", "on", *JUDGING, *CACHE)),
         *graph_words(known),
         f"--work_dir={asked.path(TUNING)}",
         f"--html={page}",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tftrt_tools.accuracy import verify
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.backends import recipe
 from tftrt_tools.models.backends.protocol import AnyBackend, Evidence, Given, Ranked, Simulates, Work
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(records.Record):
     """What a maker is told."""
 
     # As the user named the model.

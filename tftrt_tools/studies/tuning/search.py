@@ -18,7 +18,7 @@ with fewer nodes in a higher precision, then the faster one.
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tftrt_tools.accuracy import harm
 from tftrt_tools.accuracy.goal import Goal
@@ -64,6 +64,16 @@ class Means:
     variants: Callable[[Settings], Sequence[Settings]] = lambda settings: ()
 
 
+class Prefetch(Protocol):
+    """Does trials before a search asks for them, so that they need not be done one after the other."""
+
+    # How many it does at once.
+    width: int
+
+    def __call__(self, listed: Sequence[tuple[str, Settings]]) -> None:
+        """Do those of `listed`, (backend, settings) each, that are not done yet."""
+
+
 def search(
     means: Mapping[str, Means],
     space: space_module.Space,
@@ -72,17 +82,19 @@ def search(
     original: float,
     budget: Budget | None = None,
     drift: float = DRIFT,
+    prefetch: Prefetch | None = None,
 ) -> Outcome:
     """Find the fastest settings that keep the goal.
 
     Args:
       means: of the backends that `space` tries, in the order in which they keep nodes in a higher precision. space: Space.
       objective: text of the call whose latency counts. goal: Goal; original: its metric of the original model.
-      budget: Budget. drift: latencies that differ by less than this share count as equal.
+      budget: Budget. drift: latencies that differ by less than this share count as equal. prefetch: is told the trials that need no
+        other; None for nobody. The search is the same with it.
 
     Returns: Outcome.
     """
-    return _Search(means, space, objective, goal, original, budget or Budget(), drift).run()
+    return _Search(means, space, objective, goal, original, budget or Budget(), drift, prefetch).run()
 
 
 def choose(trials: Iterable[Trial], objective: str, goal: Goal, drift: float = DRIFT) -> Trial | None:
@@ -116,9 +128,10 @@ class _Search:
         original: float,
         budget: Budget,
         drift: float,
+        prefetch: Prefetch | None,
     ) -> None:
         self._means, self._space, self._objective, self._goal, self._original = means, space, objective, goal, original
-        self._budget, self._drift = budget, drift
+        self._budget, self._drift, self._prefetch = budget, drift, prefetch
         self._trials: list[Trial] = []
         self._seen: dict[tuple[str, Settings], Trial] = {}
         self._notes: list[str] = []
@@ -127,11 +140,15 @@ class _Search:
     def run(self) -> Outcome:
         ended = "everything was tried"
         try:
-            for backend in self._space.backends:
-                for precision in self._space.precisions:
-                    self._trial(space_module.with_precision(self._space.base, precision), backend)
-            for backend in self._space.backends:
-                self._try_variants(backend)
+            plain = [
+                (backend, space_module.with_precision(self._space.base, precision))
+                for backend in self._space.backends
+                for precision in self._space.precisions
+            ]
+            self._ahead((*plain, *self._compared()))
+            for backend, settings in plain:
+                self._trial(settings, backend)
+            self._try_variants()
             for backend in (one for one in self._means if one not in self._space.compared):
                 self._keep_high("FP16", backend)
                 self._keep_high("INT8", backend)
@@ -153,19 +170,44 @@ class _Search:
             notes=tuple(self._notes),
         )
 
-    def _try_variants(self, backend: str) -> None:
-        """Try what else the back end can make of a precision that it has made."""
-        for precision in self._space.precisions:
-            plain = self._seen[backend, space_module.with_precision(self._space.base, precision)]
-            if not plain.measured.failure:
-                for settings in self._means[backend].variants(plain.settings):
-                    self._trial(settings, backend)
+    def _ahead(self, listed: Sequence[tuple[str, Settings]], at_once: bool = False) -> None:
+        """Let trials begin that come next, as many as the budget has. Args: at_once: only as many as run at once, because the search may
+        end before the others."""
+        if self._prefetch:
+            left = self._budget.trials - len(self._trials)
+            new = [one for one in listed if one not in self._seen]
+            self._prefetch(new[: min(left, self._prefetch.width) if at_once else left])
+
+    def _try_variants(self) -> None:
+        """Try what else the back ends can make of a precision that they have made."""
+        plain = [
+            self._seen[backend, space_module.with_precision(self._space.base, precision)]
+            for backend in self._space.backends
+            for precision in self._space.precisions
+        ]
+        variants = [
+            (one.backend, settings)
+            for one in plain
+            if not one.measured.failure
+            for settings in self._means[one.backend].variants(one.settings)
+        ]
+        self._ahead(variants)
+        for backend, settings in variants:
+            self._trial(settings, backend)
+
+    def _compared(self) -> list[tuple[str, Settings]]:
+        """Each precision but FP32 with the back ends that cannot win."""
+        return [
+            (backend, space_module.with_precision(self._space.base, precision))
+            for backend in self._space.compared
+            for precision in self._space.precisions
+            if precision != "FP32"
+        ]
 
     def _compare(self) -> None:
-        """Try each precision but FP32 with the back ends that cannot win. What is nearer to the goal there is not searched."""
-        for backend in self._space.compared:
-            for precision in (one for one in self._space.precisions if one != "FP32"):
-                self._trial(space_module.with_precision(self._space.base, precision), backend)
+        """Try what cannot win. What is nearer to the goal there is not searched."""
+        for backend, settings in self._compared():
+            self._trial(settings, backend)
 
     def _trial(self, settings: Settings, backend: str, high: Sequence[str] = ()) -> Trial:
         if (backend, settings) in self._seen:
@@ -259,8 +301,9 @@ class _Search:
 
     def _calibrated_otherwise(self, plain: Trial) -> Trial:
         """Try plain INT8 with the other methods, until one keeps the goal. Returns: the Trial that does, or the most accurate of all."""
-        tried = [plain]
-        for settings in self._promising(plain):
+        tried, promising = [plain], self._promising(plain)
+        for number, settings in enumerate(promising):
+            self._ahead([(plain.backend, one) for one in promising[number:]], at_once=True)
             tried.append(self._trial(settings, plain.backend))
             if tried[-1].kept:
                 break
@@ -296,6 +339,7 @@ class _Search:
         keeps: int | None = None
         misses, count, named = 0, min(first, len(ranked)), _named(plain.settings.precision_mode, plain.backend)
         while keeps is None:
+            self._ahead([self._high(plain, ranked[:several]) for several in _doubled(count, len(ranked))], at_once=True)
             one = self._with_high(plain, ranked[:count])
             if one.kept:
                 keeps = count
@@ -317,8 +361,12 @@ class _Search:
             else:
                 misses = count
 
+    def _high(self, plain: Trial, nodes: Sequence[str]) -> tuple[str, Settings]:
+        return plain.backend, space_module.with_high(plain.settings, nodes, plain.backend)
+
     def _with_high(self, plain: Trial, nodes: Sequence[str]) -> Trial:
-        return self._trial(space_module.with_high(plain.settings, nodes, plain.backend), plain.backend, nodes)
+        backend, settings = self._high(plain, nodes)
+        return self._trial(settings, backend, nodes)
 
     def _vary(self, what: str, values: Sequence[Any], change: Callable[[Settings, Any], Settings]) -> None:
         best = self._best()
@@ -332,8 +380,18 @@ class _Search:
                     f"other {what} were not tried: a {by_whom.title}, which has none, is the best so far"
                 )
             return
-        for value in values:
-            self._trial(change(best.settings, value), best.backend, best.high)
+        changed = [change(best.settings, value) for value in values]
+        self._ahead([(best.backend, one) for one in changed])
+        for settings in changed:
+            self._trial(settings, best.backend, best.high)
+
+
+def _doubled(count: int, most: int) -> list[int]:
+    """count, twice that, and so on; the last is `most`."""
+    found = [count]
+    while found[-1] < most:
+        found.append(min(2 * found[-1], most))
+    return found
 
 
 def _named(precision: choices.Precision, backend: str) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.inputs.options import DataOptions
@@ -50,7 +50,7 @@ Part = TypeVar("Part")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
+class Shared(records.Record):
     """The facts that all trials share."""
 
     # Path of the SavedModel.
@@ -69,8 +69,23 @@ class Task:
     data_facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # The path that the user named, "" where it is `model`.
     given: str = ""
-    # {back end: makes its models}, of those that are tried beside TF-TRT.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(Shared):
+    """The same, with what makes their models. makers: {back end: Maker}, of those that are tried beside TF-TRT."""
+
     makers: Mapping[str, Maker] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, shared: Shared, makers: Mapping[str, Maker]) -> "Task":
+        """With these makers."""
+        return cls(**_fields(shared), makers=makers)
+
+    @property
+    def shared(self) -> Shared:
+        """Without makers, as it is sent to another process."""
+        return Shared(**_fields(self))
 
     @property
     def named(self) -> str:
@@ -95,6 +110,10 @@ class Task:
         )
 
 
+def _fields(shared: Shared) -> dict[str, Any]:
+    return {field.name: getattr(shared, field.name) for field in dataclasses.fields(Shared)}
+
+
 class Trials:
     """Measures settings; a context that holds the work folder for itself and ends the worker."""
 
@@ -111,10 +130,12 @@ class Trials:
         ended after this time, 0 for never. job: of the worker; measuring.measure by default."""
         self._task, self._journal, self._log_file, self._retry_failed = task, journal, log_file, retry_failed
         self._job = job or measuring.measure
-        self._trial_minutes = trial_minutes
+        self.minutes = trial_minutes
         self._stack, self._started = contextlib.ExitStack(), 0
         self._worker: jobs.Worker[Request, Answer] | None = None
         self.reused = 0
+        # Keys of what others have done for this run.
+        self._given: set[str] = set()
 
     def __enter__(self) -> "Trials":
         self._lock = open(self._journal.folder / "lock", "w")
@@ -132,6 +153,10 @@ class Trials:
             self._end_worker()
         finally:
             self._lock.close()
+
+    def rest(self) -> None:
+        """Let go of the GPU until the next trial."""
+        self._end_worker()
 
     def _end_worker(self) -> None:
         self._stack.close()
@@ -167,9 +192,8 @@ class Trials:
             table = self.calibration(settings)
         except errors.TftrtError as error:
             failure = f"calibration failed: {error.cause}"
-        key = journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
         return self._once(
-            key,
+            self._key(settings, table),
             settings,
             backends.default().name,
             start,
@@ -180,7 +204,33 @@ class Trials:
         """As a call, for what Task.makers make with these settings."""
         start = time.monotonic()
         progress.say("trial: " + space.text(settings, backend=backend))
-        key = journal_module.key(
+        return self._once(
+            self._key_of_made(settings, backend),
+            settings,
+            backend,
+            start,
+            lambda: self._tried(lambda limit: self._of_made(settings, backend, limit)),
+        )
+
+    def kept_as(self, settings: Settings, backend: str) -> str:
+        """The key under which the journal keeps a trial; "" where it depends on a calibration that is not done."""
+        if backend in self._task.makers:
+            return self._key_of_made(settings, backend)
+        if not self._calibrates(settings):
+            return self._key(settings, self._task.table if settings.precision_mode == "INT8" else None)
+        path = self.calibration_path(settings)
+        return self._key(settings, calibration_file.read(path)) if path.is_file() else ""
+
+    def has(self, settings: Settings, backend: str) -> bool:
+        """Whether the journal has this trial, and it is not to be done again."""
+        key = self.kept_as(settings, backend)
+        return bool(key and self._found(key))
+
+    def _key(self, settings: Settings, table: Calibration | None) -> str:
+        return journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
+
+    def _key_of_made(self, settings: Settings, backend: str) -> str:
+        return journal_module.key(
             backend=backend,
             settings=settings.to_dict(),
             tables=_digest(self._task.table),
@@ -188,16 +238,25 @@ class Trials:
             **backends.versions(backend),
             **self._task.facts,
         )
-        return self._once(
-            key, settings, backend, start, lambda: self._tried(lambda limit: self._of_made(settings, backend, limit))
-        )
+
+    def keep(self, key: str, settings: Settings, measured: Measured, backend: str, where: str) -> None:
+        """Keep a trial that was done elsewhere. Args: where: for people."""
+        self._journal.put(key, settings, measured, backend, where)
+        self._given.add(key)
+
+    def _found(self, key: str) -> Measured | None:
+        """What the journal has, if that is not to be done again."""
+        found = self._journal.get(key)
+        if not found or key in self._given:
+            return found
+        again = found.failure and (self._retry_failed or self._has_longer(found.failure))
+        return None if again else found
 
     def _once(
         self, key: str, settings: Settings, backend: str, start: float, measure: Callable[[], Measured]
     ) -> Measured:
         """What the journal has, or what `measure` gives, which is kept. Args: start: of the trial, by time.monotonic."""
-        found = self._journal.get(key)
-        if found and not (found.failure and (self._retry_failed or self._has_longer(found.failure))):
+        if found := self._found(key):
             self.reused += 1
             return found
         measured = dataclasses.replace(measure(), seconds=round(time.monotonic() - start, 2))
@@ -235,13 +294,13 @@ class Trials:
 
     def _tried(self, measure: Callable[[float | None], Measured]) -> Measured:
         """What `measure` gives, with the seconds that a trial may take; what it raises is the trial's failure."""
-        limit = 60 * self._trial_minutes or None
+        limit = 60 * self.minutes or None
         start = time.monotonic()
         try:
             return self._without_builds(measure(limit))
         except errors.TftrtError as error:
             if limit and time.monotonic() - start >= limit:
-                return Measured(failure=f"{_TOO_LONG}{self._trial_minutes:g}")
+                return Measured(failure=f"{_TOO_LONG}{self.minutes:g}")
             return self._without_builds(Measured(failure=error.cause))
         except child.ChildBug as bug:
             # Go on with the other trials instead of showing this one's traceback.
@@ -304,15 +363,13 @@ class Trials:
             return self._task.build_minutes is None or self._task.build_minutes > float(late[1])
         if not failure.startswith(_TOO_LONG):
             return False
-        return not self._trial_minutes or self._trial_minutes > float(failure.removeprefix(_TOO_LONG))
+        return not self.minutes or self.minutes > float(failure.removeprefix(_TOO_LONG))
 
     def calibration(self, settings: Settings) -> Calibration | None:
         """The Calibration for INT8 settings, made once for each choice of segments and kept in the journal's folder; None for others."""
         task = self._task
-        if settings.precision_mode != "INT8":
-            return None
-        if task.table or not task.data:
-            return task.table
+        if not self._calibrates(settings):
+            return task.table if settings.precision_mode == "INT8" else None
         path = self.calibration_path(settings)
         if path.is_file():
             return calibration_file.read(path)
@@ -329,6 +386,10 @@ class Trials:
         made = found.calibration(settings.calibrator, task.named, task.facts.get("model", ""))
         made.write(path)
         return made
+
+    def _calibrates(self, settings: Settings) -> bool:
+        """Whether a conversion with these settings needs a table that is made of data."""
+        return settings.precision_mode == "INT8" and self._task.table is None and self._task.data is not None
 
     def calibration_path(self, settings: Settings) -> pathlib.Path:
         """Where the Calibration of INT8 settings lies."""

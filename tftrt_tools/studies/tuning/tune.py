@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.files import documents, scratch, whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
+from tftrt_tools.fleet.session import Fleet
 from tftrt_tools.models.backends.protocol import Made, Work
 from tftrt_tools.models.execution import constancy, npz, run
 from tftrt_tools.models.execution.run import Call
@@ -36,9 +37,9 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.sources.source import Source, of
 from tftrt_tools.studies import backends as backends_room
 from tftrt_tools.studies.tuning import final as final_module
+from tftrt_tools.studies.tuning import fleet_trials, makers, making, ranking
 from tftrt_tools.studies.tuning import given as given_model
 from tftrt_tools.studies.tuning import journal as journal_module
-from tftrt_tools.studies.tuning import makers, ranking
 from tftrt_tools.studies.tuning import search as search_module
 from tftrt_tools.studies.tuning import space as space_module
 from tftrt_tools.studies.tuning.budget import Budget
@@ -46,11 +47,9 @@ from tftrt_tools.studies.tuning.final import Final
 from tftrt_tools.studies.tuning.latency import Latency
 from tftrt_tools.studies.tuning.makers import Maker
 from tftrt_tools.studies.tuning.measuring import Scored, Scoring, Timed
-from tftrt_tools.studies.tuning.plans import Plans
 from tftrt_tools.studies.tuning.trial import ENV, Task, Trials
 from tftrt_tools.studies.tuning.tried import Trial, Tuning
 from tftrt_tools.tensorrt.exporting import export
-from tftrt_tools.tensorrt.plans.backend import TENSORRT
 from tftrt_tools.tftrt.calibration import file as calibration_file
 from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion import inspecting
@@ -58,8 +57,6 @@ from tftrt_tools.tftrt.conversion.inspecting import InspectRequest
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 _OBJECTIVE = "--objective_shape"
-# Makers that do more than a back end's own `make`.
-_MAKERS: dict[str, Callable[[makers.Asked], Maker]] = {TENSORRT.name: Plans}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,10 +141,16 @@ class Found:
         return self.maker.exported(self.chosen.settings) if self.maker else None
 
 
-def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Options) -> Found:
+def tune(
+    model: str | os.PathLike[str] | Source,
+    settings: Settings,
+    options: Options,
+    where: fleet_trials.Where | None = None,
+) -> Found:
     """Search the fastest conversion of a model that keeps a goal.
 
-    Args: model: its path, or source.Source. settings: Settings of what is not searched, with shapes. options: Options.
+    Args: model: its path, or source.Source. settings: Settings of what is not searched, with shapes. options: Options. where: a fleet for
+      trials that need no other; None for one trial after the other, here.
 
     Returns: Found. Raises: UsageError, TftrtError (without a GPU for one).
     """
@@ -173,9 +176,10 @@ def tune(model: str | os.PathLike[str] | Source, settings: Settings, options: Op
         )
         gpu = _machine((*options.backends, *options.compared), original)
         journal = journal_module.Journal(options.work_dir)
-        prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
         names = {name: (name, *walked.twins[name]) for name in walked.names}
-        return _searched(source, settings, options, table, gpu, journal, prepared, names)
+        with fleet_trials.opened(where) as fleet:
+            prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
+            return _searched(source, settings, options, table, gpu, journal, prepared, names, where, fleet)
 
 
 def _searched(
@@ -187,6 +191,8 @@ def _searched(
     journal: journal_module.Journal,
     prepared: "_Prepared",
     names: Mapping[str, tuple[str, ...]],
+    where: fleet_trials.Where | None,
+    fleet: Fleet | None,
 ) -> Found:
     """Try, choose, and time the best in turns. Args: source: as the user named it; names: of each signature. Returns: Found."""
     shown = nothing_shown(prepared.scoring.calls, options.allow_constant_outputs)
@@ -202,6 +208,8 @@ def _searched(
         "timed": [one.call for one in prepared.timed],
         **gpu,
     }
+    told = _told(source, options, journal.folder, names, {**facts, **data_facts})
+    tried = (*options.backends, *options.compared)
     task = Task(
         model=prepared.model,
         timed=prepared.timed,
@@ -213,7 +221,7 @@ def _searched(
         facts=facts,
         data_facts=data_facts,
         given=str(pathlib.Path(source).absolute()),
-        makers=_makers(source, options, journal.folder, names, {**facts, **data_facts}),
+        makers=making.of(tried, told),
     )
     converted = backends_room.default().name in options.backends
     with Trials(task, journal, options.log_file, options.retry_failed, options.budget.trial_minutes) as trials:
@@ -252,8 +260,15 @@ def _searched(
             strategies=space_module.strategies(base, prepared.calls) if converted else (),
             percentile=options.percentile,
         )
+        prefetch = fleet_trials.Prefetch(fleet, where, told, task, journal, trials, tried) if where and fleet else None
         outcome = search_module.search(
-            _means(task, journal, trials), space, prepared.objective, options.goal, original, options.budget
+            _means(task, journal, trials),
+            space,
+            prepared.objective,
+            options.goal,
+            original,
+            options.budget,
+            prefetch=prefetch,
         )
         winner, final, said = _in_turns(outcome, prepared, trials, options)
         calibration = _calibration_path(winner or outcome.best, options, trials)
@@ -284,14 +299,14 @@ def _searched(
     return Found(done, calibration, task.makers)
 
 
-def _makers(
+def _told(
     source: Source,
     options: Options,
     folder: pathlib.Path,
     names: Mapping[str, tuple[str, ...]],
     facts: Mapping[str, Any],
-) -> dict[str, Maker]:
-    """{back end: what makes its models}, beside TF-TRT. A model in FP32 is compared with the original on the rows that score the trials."""
+) -> makers.Asked:
+    """What makers are told. A model in FP32 is compared with the original on the rows that score the trials."""
     asked = inputs.Asked(data=options.data, reading=options.reading, data_rows=options.data_rows)
     comparison = verify.Options(
         asked=asked,
@@ -300,7 +315,7 @@ def _makers(
         allow_constant_outputs=options.allow_constant_outputs,
     )
     table = files.digest(options.calibration_table) if options.calibration_table else ""
-    told = makers.Asked(
+    return makers.Asked(
         source=source,
         names=names,
         folder=folder,
@@ -311,9 +326,6 @@ def _makers(
         log_file=options.log_file,
         facts={**facts, "table": table},
     )
-    tried = (*options.backends, *options.compared)
-    others = [one for one in backends_room.known()[1:] if one.name in tried]
-    return {one.name: _MAKERS[one.name](told) if one.name in _MAKERS else makers.Direct(one, told) for one in others}
 
 
 def _means(task: Task, journal: journal_module.Journal, trials: Trials) -> dict[str, search_module.Means]:
