@@ -1,4 +1,5 @@
-"""--on=local on GPUs: trials of `tftrt tune` side by side, and a model built for the kind of GPU that is here. `make gpu-test`."""
+"""--on=local on GPUs: trials of `tftrt tune` side by side, a model built for the kind of GPU that is here, and engines that another process builds.
+`make gpu-test`."""
 
 import importlib.util
 import json
@@ -9,15 +10,19 @@ import sys
 import pytest
 
 from tests.conftest import ROOT, run_tftrt
+from tests.engine_models import Steps, saved
 from tests.gpu.test_gpu_tune import tune
 from tests.gpu_commands import verify
+from tests.rooms.tftrt.test_beside import ended, recorded
+from tests.rooms.tftrt.test_engines import build
+from tftrt_tools.models.engine_cache.store import Store
+from tftrt_tools.models.execution.job import gpu as gpu_module
+from tftrt_tools.tftrt.conversion.job import beside
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.gpu_alone,
-    pytest.mark.timeout(590),
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone, pytest.mark.timeout(590)]
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"
+)
 
 
 def gpus():
@@ -27,6 +32,7 @@ def gpus():
     return len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
 
 
+@needs_ray
 def test_trials_run_on_two_gpus_and_what_they_made_wins(zoo_model, images, tmp_path):
     if gpus() < 2:
         pytest.skip("two GPUs are needed")
@@ -44,6 +50,7 @@ def test_trials_run_on_two_gpus_and_what_they_made_wins(zoo_model, images, tmp_p
     assert again["winner"] == said["winner"]
 
 
+@needs_ray
 def test_a_model_is_built_for_the_kind_that_is_here(converted, zoo_model, tmp_path):
     model = converted("digits_cnn", "--precision_mode=FP16", "--use_dynamic_shape")
     done = run_tftrt(
@@ -69,3 +76,40 @@ def test_a_model_is_built_for_the_kind_that_is_here(converted, zoo_model, tmp_pa
     )
     assert published.returncode == 0, published.stderr
     assert "nvidia.com/gpu.product" in published.stdout
+
+
+def test_another_process_builds_engines_beside_the_conversion(tmp_path, monkeypatch):
+    """On one GPU the helper has the same one; on several, another."""
+    visible = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")
+    monkeypatch.setenv(beside.VARIABLE, visible[-1])
+    # On one GPU they would build in turns.
+    monkeypatch.setenv("TFTRT_BUILD_TURNS", "0")
+    helpers = []
+    monkeypatch.setattr(beside.Helpers, "__init__", recorded(beside.Helpers.__init__, helpers))
+    model = saved(Steps(), tmp_path / "model")
+    store = Store(tmp_path / "cache")
+    calls, gpu = [{"x": (1, 8)}, {"x": (4, 8)}], gpu_module.seen()
+    result, _, _, _ = build(model, calls, tmp_path / "files", store, gpu=gpu)
+    done = ended(helpers[0])
+    assert done and not [one.exception() for one in done if one.exception()]
+    assert len(result.built) == len(result.engines) > 1 and not result.unbuilt
+    monkeypatch.delenv(beside.VARIABLE)
+    again, _, _, _ = build(model, calls, tmp_path / "again", store, gpu=gpu)
+    assert all(one.cached for one in again.built) and len(again.built) == len(result.built)
+
+
+def test_a_conversion_with_helpers_verifies(zoo_model, tmp_path):
+    if gpus() < 2:
+        pytest.skip("two GPUs are needed")
+    model, made = zoo_model("digits_cnn"), tmp_path / "made"
+    done = run_tftrt(
+        "convert",
+        model,
+        made,
+        "--precision_mode=FP16",
+        "--shapes=image:1x8x8x1",
+        "--keep_native_ops=MaxPool",
+        "--on=local",
+    )
+    assert done.returncode == 0 and "changes nothing" not in done.stderr, done.stderr
+    assert verify(model, made)[0] == 0

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import types
 
 import pytest
 
@@ -139,12 +138,10 @@ def test_times_are_carried_unless_something_speaks_against_it(switch, size, gpu,
     monkeypatch.delenv(timings.SWITCH, raising=False)
     if switch:
         monkeypatch.setenv(timings.SWITCH, switch)
-    site = types.SimpleNamespace(
-        store=Store(tmp_path / "cache", size), versions={"tensorrt": "8.5.3"}, gpu={"name": "a GPU"}
-    )
+    of = (Store(tmp_path / "cache", size), {"tensorrt": "8.5.3"}, {"name": "a GPU"}, gpu)
     registry = tf_private.TimingCache()
     before = registry.read()
-    with timing_cache.TimingCache.of(site, gpu).shared():
+    with timing_cache.TimingCache.of(*of).shared():
         registry.write(b"times of this build")
     registry.write(before)
     assert len(list((tmp_path / "cache").glob(".timings/*"))) == carried

@@ -32,7 +32,7 @@ def steps(tmp_path_factory):
     return saved(Steps(), tmp_path_factory.mktemp("steps") / "model")
 
 
-def build(model, calls, folder, store=None, minutes=None, dynamic=True):
+def build(model, calls, folder, store=None, minutes=None, dynamic=True, gpu=GPU):
     """Returns: (SignatureResult, resources, GraphDef) of the model's only signature."""
     root = tf.saved_model.load(str(model))
     function = root.signatures["serving_default"]
@@ -44,7 +44,7 @@ def build(model, calls, folder, store=None, minutes=None, dynamic=True):
     result = SignatureResult.of("serving_default", loading.input_specs(function), passed)
     folder.mkdir(exist_ok=True)
     work = finishing.Work(
-        settings=settings, gpu=GPU, versions=VERSIONS, store=store, origin="model", budget=watched.Budget(minutes)
+        settings=settings, gpu=gpu, versions=VERSIONS, store=store, origin="model", budget=watched.Budget(minutes)
     )
     made = finishing.finished(frozen, passed.graph_def, result, work, calls, folder)
     return made.result, made.resources, passed.graph_def, work

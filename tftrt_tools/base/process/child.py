@@ -175,6 +175,10 @@ class Worker:
             raise ChildBug(answer["bug"])
         return Outcome(answer["result"], log)
 
+    def end(self) -> None:
+        """Kill the process; a call that another thread waits for ends with ChildDied."""
+        self._process.kill()
+
     def _answer(self, request: object, quiet: _Quiet) -> dict[str, Any] | None:
         """The child's answer, or None where it ended without one."""
         line = json.dumps(request).encode() + b"\n"

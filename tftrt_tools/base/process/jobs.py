@@ -167,3 +167,7 @@ class Worker(Generic[Request, Answer]):
         """As `child.Worker.call`, with the job's types."""
         outcome = self._process.call(records.plain(request), timeout, silence)
         return child.Outcome(self._job.read_answer(outcome.result), outcome.log)
+
+    def end(self) -> None:
+        """As `child.Worker.end`."""
+        self._process.end()

@@ -25,7 +25,7 @@ def define_local(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "on",
         "",
-        "local: use each GPU of this machine, through Ray, for what can be done side by side; by default one after the other, on one GPU",
+        "local: do what can be done side by side on each GPU of this machine; by default one after the other, on one GPU",
         flag_values=values,
     )
 

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tftrt_tools.base import errors, terminal
-from tftrt_tools.base.process import progress
+from tftrt_tools.base.process import environment, progress
+from tftrt_tools.base.stack import local_gpus
 from tftrt_tools.command_line.commands import (
     _backend_flags,
     _building,
@@ -36,6 +37,7 @@ from tftrt_tools.command_line.commands import (
     _comparison,
     _engine_cache,
     _flags,
+    _fleet,
     _made,
     _next,
     _output,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.pipeline import Conversion
 
 ARGUMENTS = ("input_saved_model_dir", "output_saved_model_dir")
+URLS = ("on",)
 # Flags that have no effect with a calibration table.
 CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
 _MAKES_TABLES = {*CALIBRATOR, "high_precision_nodes"}
@@ -83,6 +86,7 @@ _NOT_REPEATED = (
     "log_file",
     "layers",
     "max_build_minutes",
+    "on",
     "engine_cache",
     "engine_cache_dir",
     "engine_cache_max_bytes",
@@ -98,6 +102,7 @@ def define(values: flags.FlagValues) -> None:
     _calibration_flags.define(values)
     _source_flags.define(values)
     _building.define(values)
+    _fleet.define_local(values)
     define_cache(values)
     define_layers(values)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
@@ -192,8 +197,32 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made:
         layers=values.layers,
         build_minutes=_building.minutes(values, always=backend.always_builds),
     )
-    with _building.resumable(values, cache if backend.resumes else None), progress.on_terminal():
+    with (
+        environment.variables(_helpers(values, backend)),
+        _building.resumable(values, cache if backend.resumes else None),
+        progress.on_terminal(),
+    ):
         return backend.make(work)
+
+
+def _helpers(values: flags.FlagValues, backend: AnyBackend) -> dict[str, str]:
+    """Environment variables of --on: the GPU of the conversion, and those of its helpers. Raises: UsageError."""
+    if _fleet.read_local(values, "convert") is None:
+        return {}
+    if not backend.has_segments:
+        raise errors.UsageError(
+            f"--on has no effect with --backend={backend.name}: a {backend.title} is one engine", "leave it out"
+        )
+    if not values.shapes:
+        raise errors.UsageError(
+            "--on builds engines side by side, and nothing is built without --shapes", "give --shapes, or leave it out"
+        )
+    found = local_gpus.variables()
+    first, *others = local_gpus.names(found) or [""]
+    if not others:
+        progress.note(f"--on=local changes nothing: there is {'one' if first else 'no'} GPU here")
+        return {}
+    return {**found, "CUDA_VISIBLE_DEVICES": first, local_gpus.HELPERS: ",".join(others)}
 
 
 def show(done: Made, values: flags.FlagValues) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tftrt_tools.base import records
 from tftrt_tools.base.process import environment, jobs, progress, starting
-from tftrt_tools.base.stack import probes
+from tftrt_tools.base.stack import local_gpus
 from tftrt_tools.fleet import content, running, session, stack
 from tftrt_tools.fleet import task as fleet_task
 from tftrt_tools.fleet.content import Packed
@@ -173,19 +173,8 @@ def opened(where: Where | None) -> Iterator[Fleet | None]:
     if where is None:
         yield None
         return
-    with environment.variables(_alike()), session.opened(where.place) as fleet:
+    with environment.variables(local_gpus.variables()), session.opened(where.place) as fleet:
         yield fleet
-
-
-def _alike() -> dict[str, str]:
-    """Environment variables that leave the GPUs of the first one's kind, because the others' times are no times of this one."""
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return {}
-    gpus = probes.driver.run(None).result.gpus
-    alike = [str(one.index) for one in gpus if one.name == gpus[0].name]
-    return (
-        {} if len(alike) == len(gpus) else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(alike)}
-    )
 
 
 def of_settings(written: Mapping[str, Any]) -> Settings:

@@ -21,6 +21,11 @@ class Shown:
         self._state = "waits"
         progress.say(f"{self._what}: {text}")
 
+    def beside(self) -> None:
+        """The engine is built by another process, on another GPU."""
+        self._details += ", on another GPU"
+        self.runs(None)
+
     def runs(self, logged: int | None) -> None:
         """TensorRT builds the engine. Args: logged: of native_log.position."""
         self._position, self._log, self._state = logged, TimingLog(), "runs"
@@ -33,6 +38,16 @@ class Shown:
             self._log.feed(new)
             told = self._log.text()
             progress.say(f"{self._what} {self._details}, {_duration(seconds)}" + (f": {told}" if told else ""))
+
+
+class Silent(Shown):
+    """Shows nothing: of a build beside the one that is shown."""
+
+    def waits(self, text: str) -> None:
+        """Say nothing."""
+
+    def runs(self, logged: int | None) -> None:
+        """Say nothing."""
 
 
 def _duration(seconds: float) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.base.process import native_log, progress
+from tftrt_tools.base.process.child import ChildBug
 from tftrt_tools.models.engine_cache import key as keys
 from tftrt_tools.models.engine_cache.entry import Hit
 from tftrt_tools.models.engine_cache.job import turns
@@ -24,7 +26,7 @@ from tftrt_tools.models.execution.job.gpu_memory import PeakMemory
 from tftrt_tools.models.savedmodel import engine_assets
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.models.savedmodel.job import graph, loading, lone_engine, segments, slices, unbuildable
-from tftrt_tools.tftrt.conversion.job import build_progress, engine_inputs, watched
+from tftrt_tools.tftrt.conversion.job import beside, build_progress, engine_inputs, watched
 from tftrt_tools.tftrt.conversion.job.timing_cache import TimingCache
 from tftrt_tools.tftrt.conversion.signature_result import NOT_BUILT, BuiltEngine, Unbuilt
 
@@ -109,14 +111,14 @@ def build(
     built: list[BuiltEngine] = []
     unbuilt: list[Unbuilt] = []
     resources: dict[str, Any] = {}
-    for number, engine in enumerate(result.engines):
-        path = pathlib.Path(site.folder) / (engine_assets.PREFIX + engine.name)
-        found = kept.get(engine.name) or builder.engine(engine, path, f"{number + 1} of {len(result.engines)}")
-        if isinstance(found, Unbuilt):
-            unbuilt.append(found)
-            continue
-        built += found
-        resources[engine.name] = tf_private.engine_resource(engine.name, path, cached)
+    with builder.helped():
+        for engine in result.engines:
+            found = kept.get(engine.name) or builder.engine(engine)
+            if isinstance(found, Unbuilt):
+                unbuilt.append(found)
+                continue
+            built += found
+            resources[engine.name] = tf_private.engine_resource(engine.name, builder.path(engine.name), cached)
     seconds = round(time.monotonic() - start + ((done and done.build_seconds) or 0.0), 2)
     result = dataclasses.replace(
         result,
@@ -156,8 +158,53 @@ def _wanted(calls: Sequence[Call], settings: Settings) -> Sequence[Call]:
     return calls
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """TF-TRT or TensorRT refused to build an engine. Its text: the reason, "" where the log has none."""
+
+
+def written(
+    lone: LoneEngine,
+    feeds: Sequence[Feed],
+    dynamic: bool,
+    path: str | os.PathLike[str],
+    gpu: str,
+    timings: TimingCache,
+    shown: build_progress.Shown,
+    what: str,
+) -> tuple[float, int | None]:
+    """Build an engine op in this process, and write its engines to `path`.
+
+    Args: gpu: the GPU's identity. shown: is told what goes on. what: the engine in messages, such as "engine 1 of 2 of signature 's'".
+    Returns: (seconds, bytes of GPU memory at most, None where nothing says).
+    Raises: Refused; TftrtError where it fails at these shapes, or memory runs out.
+    """
+    node = next(node for node in lone.graph_def.node if node.name == lone.node)
+    dtypes = [tf.dtypes.as_dtype(dtype).name for dtype in node.attr["InT"].list.type]
+    tensors = [[_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in feeds]
+    with turns.turn(gpu, shown.waits), timings.shared():
+        start, logged = time.monotonic(), native_log.position()
+        shown.runs(logged)
+        with PeakMemory() as memory:
+            _compile(lone, tensors, dynamic, what)
+            seconds = time.monotonic() - start
+            some = tf_private.serialize_engines(lone.node, path)
+    if not some or not engine_assets.read_file(path):
+        raise Refused(build_log.reason(native_log.since(logged)))
+    return round(seconds, 2), memory.bytes
+
+
+def _compile(lone: LoneEngine, feeds: Sequence[Sequence[Any]], dynamic: bool, what: str) -> None:
+    try:
+        compile_engines(lone, feeds, dynamic)
+    except tf.errors.OpError as error:
+        if loading.is_out_of_gpu_memory(error):
+            mend = "give fewer or smaller --shapes, a --max_workspace_size_bytes, or " + loading.GPU_MEMORY_MEND
+            raise errors.TftrtError(
+                f"out of GPU memory while building {what}: {loading.first_line(error)}", mend
+            ) from None
+        raise errors.TftrtError(
+            f"{what} fails at the declared shapes: {loading.first_line(error)}", "check --shapes"
+        ) from None
 
 
 class _Builder:
@@ -182,8 +229,27 @@ class _Builder:
         }
         self._keys = self._cache_keys() if site.store else {}
         self._gpu = gpu_module.identity()
-        self._timings = TimingCache.of(site, self._gpu)
+        self._timings = TimingCache.of(site.store, site.versions, site.gpu, self._gpu)
         self._shown = build_progress.Shown()
+        self._positions = {
+            engine_op.name: f"{number} of {len(result.engines)}" for number, engine_op in enumerate(result.engines, 1)
+        }
+        self._helpers: beside.Helpers | None = None
+
+    def path(self, engine: str) -> pathlib.Path:
+        """Where the file of an engine op's engines is written."""
+        return pathlib.Path(self._site.folder) / (engine_assets.PREFIX + engine)
+
+    @contextlib.contextmanager
+    def helped(self) -> Iterator[None]:
+        """Inside the block other processes build on other GPUs, if the user gives any, what this one has not begun."""
+        gpus = beside.gpus() if len(self._lone) > 1 else ()
+        if not gpus:
+            yield
+            return
+        with beside.helpers(gpus, list(self._lone), self._made_beside) as self._helpers:
+            yield
+        self._helpers = None
 
     def _alone(self, engine: EngineOp) -> tuple[LoneEngine, tuple[str, ...]]:
         """(the engine op alone, names of its slices that are fixed for these calls)."""
@@ -196,24 +262,24 @@ class _Builder:
             lone_engine.with_changed_segment(lone)
         return lone, fixed
 
-    def engine(self, engine: EngineOp, path: pathlib.Path, position: str) -> Unbuilt | list[BuiltEngine]:
+    def engine(self, engine: EngineOp) -> Unbuilt | list[BuiltEngine]:
         """The BuiltEngines of one engine op (several in implicit batch mode), with their file at `path`; or Unbuilt."""
         if engine.name in self._by_values:
             return Unbuilt(name=engine.name, reason=BY_VALUES)
         if not self._feeds.get(engine.name):
             return Unbuilt(name=engine.name, reason=NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
-        budget, key = self._site.budget, self._keys.get(engine.name)
+        budget, key, position = self._site.budget, self._keys.get(engine.name), self._positions[engine.name]
         until = budget.until()
         late = Unbuilt.late(engine.name, budget.minutes or 0)
         if budget.over:
-            return (self._cached(self._site.store, key, path, position) if key and self._site.store else None) or late
+            return (self._cached(self._site.store, key, engine.name) if key and self._site.store else None) or late
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
         try:
-            built = watched.run(lambda: self._made(engine, key, path, position), self._shown.tick, until)
+            built = watched.run(lambda: self._made_anywhere(engine.name), self._shown.tick, until)
             return [dataclasses.replace(built_engine, slices=self._lone[engine.name][1]) for built_engine in built]
         except watched.NotReady:
             return late
-        except _Refused as error:
+        except Refused as error:
             return self._refused(engine, str(error))
 
     def _what(self, engine: EngineOp) -> str:
@@ -226,60 +292,77 @@ class _Builder:
             else f"with {len(feeds)} profiles"
         )
 
-    def _made(self, engine: EngineOp, key: EngineKey | None, path: pathlib.Path, position: str) -> list[BuiltEngine]:
-        store = self._site.store
+    def _made_anywhere(self, engine: str) -> list[BuiltEngine]:
+        """What a helper has begun, or what is made here. A helper's own trouble is none of the engine's: it is made here then."""
+        begun = self._helpers and self._helpers.begun(engine)
+        if begun:
+            self._shown.beside()
+            with contextlib.suppress(errors.TftrtError, ChildBug, OSError):
+                return begun.result()
+        return self._made(engine, self._build, self._shown)
+
+    def _made_beside(self, engine: str, call: beside.Call) -> list[BuiltEngine]:
+        """As _made. Args: call: a job of a helper."""
+        return self._made(engine, lambda name: self._built_beside(name, call), build_progress.Silent())
+
+    def _made(
+        self, engine: str, build: Callable[[str], list[BuiltEngine]], shown: build_progress.Shown
+    ) -> list[BuiltEngine]:
+        store, key = self._site.store, self._keys.get(engine)
         if key is None or store is None:
-            return self._build(engine, path, position)
-        with store.lock(key, self._shown.waits):
-            cached = self._cached(store, key, path, position)
+            return build(engine)
+        with store.lock(key, shown.waits):
+            cached = self._cached(store, key, engine)
             if cached:
                 return cached
-            built = self._build(engine, path, position)
-            store.put(
-                key, path, built[0].seconds, f"{self._site.origin} {engine.name}", self._site.gpu.get("driver", "")
-            )
+            built = build(engine)
+            origin = f"{self._site.origin} {engine}"
+            store.put(key, self.path(engine), built[0].seconds, origin, self._site.gpu.get("driver", ""))
             return built
 
-    def _cached(self, store: Store, key: EngineKey, path: pathlib.Path, position: str) -> list[BuiltEngine] | None:
-        """The BuiltEngines that the cache has, copied to `path`, or None."""
+    def _cached(self, store: Store, key: EngineKey, engine: str) -> list[BuiltEngine] | None:
+        """The BuiltEngines that the cache has, copied to their place, or None."""
+        path = self.path(engine)
         entry = store.get(key, path)
         if not isinstance(entry, Hit):
             return None
-        progress.say(f"engine {position} of {self._result.name} comes from the cache")
+        progress.say(f"engine {self._positions[engine]} of {self._result.name} comes from the cache")
         return _described(path, entry.record.build_seconds, None, cached=True)
 
-    def _build(self, engine: EngineOp, path: pathlib.Path, position: str) -> list[BuiltEngine]:
-        lone, _ = self._lone[engine.name]
-        dtypes = [tensor.dtype for tensor in engine.inputs]
-        feeds = [
-            [_tensor(fed, dtype) for fed, dtype in zip(feed, dtypes, strict=True)] for feed in self._feeds[engine.name]
-        ]
-        with turns.turn(self._gpu, self._shown.waits), self._timings.shared():
-            start, logged = time.monotonic(), native_log.position()
-            self._shown.runs(logged)
-            with PeakMemory() as memory:
-                self._compile(lone, feeds, position)
-                seconds = time.monotonic() - start
-                written = tf_private.serialize_engines(engine.name, path)
-        built = _described(path, round(seconds, 2), memory.bytes, cached=False) if written else []
-        if not built:
-            raise _Refused(build_log.reason(native_log.since(logged)))
-        return built
+    def _build(self, engine: str) -> list[BuiltEngine]:
+        path, dynamic = self.path(engine), self._settings.dynamic
+        seconds, memory = written(
+            self._lone[engine][0],
+            self._feeds[engine],
+            dynamic,
+            path,
+            self._gpu,
+            self._timings,
+            self._shown,
+            self._named(engine),
+        )
+        return _described(path, seconds, memory, cached=False)
 
-    def _compile(self, lone: LoneEngine, feeds: Sequence[Sequence[Any]], position: str) -> None:
-        name = self._result.name
-        try:
-            compile_engines(lone, feeds, self._settings.dynamic)
-        except tf.errors.OpError as error:
-            if loading.is_out_of_gpu_memory(error):
-                mend = "give fewer or smaller --shapes, a --max_workspace_size_bytes, or " + loading.GPU_MEMORY_MEND
-                raise errors.TftrtError(
-                    f"out of GPU memory while building engine {position} of {name!r}: {loading.first_line(error)}", mend
-                ) from None
-            raise errors.TftrtError(
-                f"engine {position} of signature {name!r} fails at the declared shapes: {loading.first_line(error)}",
-                "check --shapes",
-            ) from None
+    def _built_beside(self, engine: str, call: beside.Call) -> list[BuiltEngine]:
+        path, site = self.path(engine), self._site
+        done = call(
+            self._lone[engine][0],
+            beside.Asked(
+                feeds=self._feeds[engine],
+                dynamic=self._settings.dynamic,
+                path=str(path),
+                gpu=site.gpu,
+                versions=site.versions,
+                cache=beside.place(site.store),
+                what=self._named(engine),
+            ),
+        )
+        if done.refused is not None:
+            raise Refused(done.refused)
+        return _described(path, done.seconds, done.memory_bytes, cached=False)
+
+    def _named(self, engine: str) -> str:
+        return f"engine {self._positions[engine]} of signature {self._result.name!r}"
 
     def _refused(self, engine: EngineOp, reason: str) -> Unbuilt:
         """The Unbuilt of a refusal. Args: reason: of build_log.reason."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base import tf_private
@@ -12,7 +12,7 @@ from tftrt_tools.models.engine_cache import timings
 from tftrt_tools.models.engine_cache.timings import Timings
 
 if TYPE_CHECKING:
-    from tftrt_tools.tftrt.conversion.job.engines import Site
+    from tftrt_tools.models.engine_cache.store import Store
 
 
 class TimingCache:
@@ -23,20 +23,20 @@ class TimingCache:
         self._registry, self._timings = registry, timings
 
     @classmethod
-    def of(cls, site: Site, gpu: str) -> TimingCache:
-        """For the builds of an engines.Site on the GPU with the identity `gpu`.
+    def of(cls, store: Store | None, versions: Mapping[str, str], facts: Mapping[str, str], gpu: str) -> TimingCache:
+        """For builds on the GPU with the identity `gpu`. Args: store, versions, facts (of the GPU): as an engines.Site has them.
 
         Times are not carried without an engine cache that keeps something, with TFTRT_TIMING_CACHE=0 in the environment, if this
         TensorFlow keeps them in another form, or if nothing names the GPU.
         """
-        if site.store is None or not site.store.max_bytes or not gpu or timings.switched_off():
+        if store is None or not store.max_bytes or not gpu or timings.switched_off():
             return cls(None, None)
         try:
             registry = tf_private.TimingCache()
         except (RuntimeError, OSError):
             return cls(None, None)
-        conditions = {**site.versions, **site.gpu, "gpu": gpu, **keys.environment()}
-        return cls(registry, Timings(site.store.folder, conditions))
+        conditions = {**versions, **facts, "gpu": gpu, **keys.environment()}
+        return cls(registry, Timings(store.folder, conditions))
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:

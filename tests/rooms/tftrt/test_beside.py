@@ -1,0 +1,195 @@
+"""Engines that other processes build beside the conversion (`tftrt convert --on=local`). TensorRT's part needs GPUs (tests/gpu/test_gpu_fleet.py);
+here a stand-in builds."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from tests import beside_jobs
+from tests.command_line import assert_clear
+from tests.engine_models import Steps, saved
+from tests.refusals import GPU, VERSIONS, Builds
+from tests.rooms.tftrt.test_engines import build
+from tftrt_tools.base import tf_private
+from tftrt_tools.base.stack import gpus as gpus_module
+from tftrt_tools.base.stack import local_gpus
+from tftrt_tools.models.engine_cache.key import Fed
+from tftrt_tools.models.engine_cache.store import Place, Store
+from tftrt_tools.models.savedmodel import engine_assets
+from tftrt_tools.tftrt.conversion.job import beside, beside_job, engines
+
+CALLS = [{"x": (1, 8)}, {"x": (4, 8)}]
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    return saved(Steps(), tmp_path_factory.mktemp("steps") / "model")
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    stand_in = Builds([], set(), threading.Event())
+    monkeypatch.setattr(engines, "compile_engines", stand_in.compile)
+    monkeypatch.setattr(tf_private, "serialize_engines", stand_in.serialize)
+    monkeypatch.setattr(beside, "build", beside_jobs.build)
+    yield stand_in
+    stand_in.go_on.set()
+
+
+def helped(monkeypatch, *what):
+    monkeypatch.setenv(beside.VARIABLE, ",".join(what))
+
+
+def files(folder):
+    """{engine: what wrote it}."""
+    return {
+        path.name.removeprefix(engine_assets.PREFIX): path.read_bytes()
+        for path in folder.iterdir()
+        if path.name.startswith(engine_assets.PREFIX)
+    }
+
+
+def wait_for(happens):
+    for _ in range(600):
+        if happens():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")
+
+
+def let_go_when(builds, happens):
+    threading.Thread(target=lambda: (wait_for(happens), builds.go_on.set())).start()
+
+
+def test_a_helper_builds_from_the_end_and_the_result_is_in_the_models_order(steps, builds, tmp_path, monkeypatch):
+    helped(monkeypatch, "quick")
+    folder, store = tmp_path / "files", Store(tmp_path / "cache")
+    builds.held = {0}
+    let_go_when(builds, lambda: folder.is_dir() and len(files(folder)) == 2)
+    result, resources, _, _ = build(steps, CALLS, folder, store)
+    names = [engine.name for engine in result.engines]
+    assert [one.name for one in result.built] == names == list(resources) and not result.unbuilt
+    assert [name for name, _ in builds.compiled] == names[:1]
+    found = files(folder)
+    assert [b"beside " + name.encode() in found[name] for name in names] == [False, True, True]
+    assert [one.seconds for one in result.built[1:]] == [1.5, 1.5] and result.built[1].peak_memory_bytes == 7
+    # All are in the cache; nobody is asked.
+    helped(monkeypatch, "dies")
+    again, _, _, _ = build(steps, CALLS, tmp_path / "again", store)
+    assert [one.cached for one in again.built] == [True] * 3 and len(builds.compiled) == 1
+
+
+@pytest.mark.parametrize("what", [("dies",), ("cannot",), ("dies", "cannot", "dies")])
+def test_a_helper_in_trouble_costs_nothing(what, steps, builds, tmp_path, monkeypatch):
+    helped(monkeypatch, *what)
+    result, _, _, _ = build(steps, CALLS, tmp_path / "files", Store(tmp_path / "cache"))
+    assert len(result.built) == 3 == len(builds.compiled) and not result.unbuilt
+
+
+def test_what_is_refused_beside_has_its_reason(steps, builds, tmp_path, monkeypatch):
+    helped(monkeypatch, "refuses")
+    builds.held = {0}
+    helpers = []
+    monkeypatch.setattr(beside.Helpers, "__init__", recorded(beside.Helpers.__init__, helpers))
+    let_go_when(builds, lambda: helpers and len(ended(helpers[0])) == 2)
+    result, _, _, _ = build(steps, CALLS, tmp_path / "files")
+    assert len(result.built) == 1 and [one.refused for one in result.unbuilt] == [True, True]
+    assert all("Error Code 4: no" in one.reason for one in result.unbuilt)
+
+
+def recorded(function, calls):
+    def call(self, *args):
+        calls.append(self)
+        function(self, *args)
+
+    return call
+
+
+def ended(helpers):
+    return [one for one in list(helpers._begun.values()) if one.done()]
+
+
+def test_a_helper_ends_with_the_time_of_the_builds(steps, builds, tmp_path, monkeypatch):
+    helped(monkeypatch, "hangs")
+    folder = tmp_path / "files"
+    builds.held = {0}
+    let_go_when(builds, lambda: (folder / "begun").exists())
+    result, _, _, _ = build(steps, CALLS, folder, minutes=0.15)
+    assert len(result.built) == 2 and [one.reason for one in result.unbuilt] == [
+        "not ready when --max_build_minutes=0.15 were over"
+    ]
+    process = int((folder / "begun").read_text())
+    wait_for(lambda: not os.path.exists(f"/proc/{process}/fd"))
+
+
+def test_a_real_helper_without_that_gpu_leaves_the_engine_to_the_conversion(steps, builds, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    stand_in = Builds([], {0}, threading.Event())
+    monkeypatch.setattr(engines, "compile_engines", stand_in.compile)
+    monkeypatch.setattr(tf_private, "serialize_engines", stand_in.serialize)
+    helpers = []
+    monkeypatch.setattr(beside.Helpers, "__init__", recorded(beside.Helpers.__init__, helpers))
+    helped(monkeypatch, "-1")
+    let_go_when(stand_in, lambda: helpers and len(ended(helpers[0])) == 2)
+    result, _, _, _ = build(steps, CALLS, tmp_path / "files")
+    assert len(result.built) == 3 == len(stand_in.compiled)
+    assert {one.exception().cause for one in ended(helpers[0])} == {"a helper has no GPU, not a GPU"}
+
+
+def test_the_job_of_a_helper_builds_what_it_was_sent(steps, builds, tmp_path, monkeypatch):
+    monkeypatch.setattr(beside_job.gpu_module, "seen", lambda: GPU)
+    sent = []
+
+    def call(self, stack, gpu, started, lone, asked):
+        path = tmp_path / "graph"
+        path.write_bytes(lone.graph_def.SerializeToString())
+        request = beside.Request(graph=str(path), node=lone.node, inputs=lone.inputs, asked=asked)
+        sent.append(beside.Request.from_dict(request.to_dict()))
+        return beside_job.job(sent[-1])
+
+    monkeypatch.setattr(beside.Helpers, "_call", call)
+    helped(monkeypatch, "1")
+    builds.held = {0}
+    folder = tmp_path / "files"
+    let_go_when(builds, lambda: len(sent) + len(builds.compiled) > 3)
+    result, _, _, _ = build(steps, CALLS, folder, Store(tmp_path / "cache"))
+    assert len(result.built) == 3 and sent
+    asked = sent[0].asked
+    assert asked.feeds == ((Fed((1, 8)),), (Fed((4, 8)),)) and asked.versions == VERSIONS and asked.gpu == GPU
+    assert asked.cache == Place(folder=str(tmp_path / "cache"), max_bytes=asked.cache.max_bytes)
+    assert dict(builds.compiled)[sent[0].node] == [([1, 8],), ([4, 8],)]
+
+
+def answers(*names):
+    return gpus_module.Driver(
+        driver="1", gpus=tuple(gpus_module.Gpu(index, name, 80000, "9.0") for index, name in enumerate(names))
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "names", "expected"),
+    [
+        (None, ["H100", "H100"], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0,1"}),
+        (None, ["H100", "T4", "H100"], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0,2"}),
+        (None, [], {}),
+        ("GPU-b,GPU-a", ["H100"] * 4, {"CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a"}),
+        ("-1", ["H100", "H100"], {"CUDA_VISIBLE_DEVICES": "-1"}),
+    ],
+)
+def test_the_gpus_that_are_used_are_of_the_first_ones_kind(visible, names, expected):
+    env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert local_gpus.alike(env, answers(*names)) == expected
+
+
+def test_a_plan_and_a_cluster_are_refused(zoo_model, tftrt, tmp_path):
+    model, made = zoo_model("digits_cnn"), f"--output_saved_model_dir={tmp_path / 'made'}"
+    shapes = "--shapes=image:1x8x8x1"
+    for flags, says in (
+        (["--on=local", "--backend=tensorrt", shapes], "--on has no effect with --backend=tensorrt"),
+        (["--on=ray://head:10001", shapes], "uses the GPUs of one machine"),
+        (["--on=local"], "--on builds engines side by side, and nothing is built without --shapes"),
+    ):
+        assert_clear(tftrt("convert", model, made, *flags), 2, says)
+    assert not (tmp_path / "made").exists()
