@@ -21,6 +21,7 @@ from benchmarks import (
     call_ways,
     convert_overhead,
     engine_efficiency,
+    fleet_overhead,
     latency,
     precision,
     tuning,
@@ -509,3 +510,9 @@ def test_call_ways_gives_ratios_of_the_same_round():
     ]
     assert (found["ratio"], found["ratio_min"], found["ratio_max"]) == (0.4, 0.25, 0.5)
     assert (found["p50_ms"], found["less_ms"], found["n"]) == (1, 3, 3)
+
+
+def test_what_a_task_of_a_fleet_costs_is_told_per_round():
+    rows = [{"child_s": 0.1, "task_s": 0.5}, {"child_s": 0.2, "task_s": 0.7}, {"child_s": 0.1, "task_s": 0.4}]
+    said = fleet_overhead.summary(rows)
+    assert said == "a task takes 0.50 s, a plain child 0.10 s: 0.40 s more (4.00 times, 3.50 to 5.00, 3 rounds)"
