@@ -43,16 +43,18 @@ def run(
     wanted: stack.Stack,
     changed: Callable[[Sequence[Row]], None] = lambda rows: None,
     place_seconds: float = place.SECONDS,
+    goes_on: Callable[[Sequence[Row]], bool] = lambda rows: True,
 ) -> Generator[Outcome, None, None]:
     """Run tasks, of different names. Args: wanted: the stack that a worker has to have. changed: is told the lines of a live table, twice
-    a second. place_seconds: how long a task may wait for a kind of machine that the fleet does not have.
+    a second. place_seconds: how long a task may wait for a kind of machine that the fleet does not have. goes_on: is asked as often, with
+    the same lines; once it says no, what has not begun is left out.
 
     Yields: an Outcome for each task, as they end. If the block that reads them ends before, what runs is ended.
     Raises: TftrtError where the fleet has gone.
     """
     if len({task.name for task in tasks}) != len(tasks):
         raise ValueError("two tasks of one name")
-    work = _Run(fleet, wanted, changed, place_seconds if fleet.grows else 0.0)
+    work = _Run(fleet, wanted, changed, place_seconds if fleet.grows else 0.0, goes_on)
     try:
         yield from work.all(tasks)
     except (ConnectionError, fleet.ray.exceptions.RaySystemError) as error:
@@ -63,10 +65,15 @@ def run(
 
 class _Run:
     def __init__(
-        self, fleet: Fleet, wanted: stack.Stack, changed: Callable[[Sequence[Row]], None], place_seconds: float
+        self,
+        fleet: Fleet,
+        wanted: stack.Stack,
+        changed: Callable[[Sequence[Row]], None],
+        place_seconds: float,
+        goes_on: Callable[[Sequence[Row]], bool],
     ) -> None:
         self._fleet, self._ray, self._wanted = fleet, fleet.ray, wanted.to_dict()
-        self._changed, self._place_seconds = changed, place_seconds
+        self._changed, self._place_seconds, self._goes_on = changed, place_seconds, goes_on
         # A worker is used again: the GPU is the child's, which has ended then.
         self._remote = self._ray.remote(max_calls=0)(worker.run)
         # Its machine may die, too. It then starts anew elsewhere and knows nothing; `_said` keeps what it has told.
@@ -94,6 +101,8 @@ class _Run:
                 yield from self._ended(ref, self._pending.pop(ref))
             yield from self._without_machine()
             self._show()
+            if self._pending and not self._goes_on(tuple(self._rows.values())):
+                yield from self._left_out()
 
     def _listen(self) -> None:
         try:
@@ -196,6 +205,14 @@ class _Run:
                     continue
                 error = placing.not_placeable(one.task, self._nodes, self._fleet.place.text())
                 yield self._outcome(one, "not placeable", error=error)
+
+    def _left_out(self) -> Iterator[Outcome]:
+        """End what has not begun."""
+        for ref, one in list(self._pending.items()):
+            if one.number == 1 and one.key not in self._said:
+                del self._pending[ref]
+                self._ray.cancel(ref, force=True)
+                yield self._outcome(one, "left out", error=errors.TftrtError("it was not begun"))
 
     def _outcome(self, one: _Try, status: Status, where: Where | None = None, **facts: Any) -> Outcome:
         where = where or self._where(one)

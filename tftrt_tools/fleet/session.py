@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import secrets
@@ -33,6 +34,9 @@ _LOCAL = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+    # Ray's workers, and so their children, would be the first that the system ends for want of memory, and the last that get a processor.
+    "RAY_worker_oom_score_adjustment": "0",
+    "RAY_worker_niceness": "0",
 }
 
 
@@ -122,11 +126,21 @@ def _connected(ray: Any, place: Place) -> None:
                 raise
 
 
+def check() -> None:
+    """Raise NeedsExtra where Ray is not installed; it is not imported."""
+    if importlib.util.find_spec("ray") is None:
+        raise _missing()
+
+
+def _missing() -> errors.NeedsExtra:
+    return errors.NeedsExtra("--on needs Ray, which is not installed", errors.install("fleet"))
+
+
 def _imported() -> Any:
     try:
         import ray
     except ImportError:
-        raise errors.NeedsExtra("--on needs Ray, which is not installed", errors.install("fleet")) from None
+        raise _missing() from None
     _read_anew()
     return ray
 

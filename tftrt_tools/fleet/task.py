@@ -11,8 +11,8 @@ from tftrt_tools.base.process import jobs
 from tftrt_tools.fleet.content import Packed
 
 # done: the job answered. failed: the job raised, which it would anywhere. died: its worker died, in each try. refused: every worker that
-# could take it has another stack. not placeable: the fleet has no machine for it.
-Status = Literal["done", "failed", "died", "refused", "not placeable"]
+# could take it has another stack. not placeable: the fleet has no machine for it. left out: it had not begun when no more were to begin.
+Status = Literal["done", "failed", "died", "refused", "not placeable", "left out"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,8 @@ from tests.command_line import assert_clear, processes_marked
 from tests.conftest import ROOT
 from tests.rooms.studies.test_tuning import BASE, CALL, SCORING, TOP1, Synthetic, models
 from tftrt_tools.accuracy import verify
-from tftrt_tools.base.process import environment
+from tftrt_tools.base.process import environment, progress
+from tftrt_tools.command_line.commands import _fleet
 from tftrt_tools.fleet import place, session
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
@@ -32,12 +33,15 @@ from tftrt_tools.studies.tuning.trial import Task, Trials
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"
 )
-# A back end that takes every precision as FP32. Where the file `kill` is, a worker of a fleet is killed while FP16 is made.
+# A back end that takes every precision as FP32. Where the file `kill` is, a worker of a fleet is killed while FP16 is made; where `fail` is, it
+# fails there.
 THIRD = """
 import dataclasses, os, pathlib, signal, time
 from tests.third_backend import OnnxRuntime
 
 class Third(OnnxRuntime):
+    needs_gpu = True
+
     def check(self, settings, given):
         return super().check(dataclasses.replace(settings, precision_mode="FP32"), given)
 
@@ -50,6 +54,8 @@ class Third(OnnxRuntime):
         if (folder / "kill").exists() and "fp16" in work.output and above.startswith(b"ray::"):
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)
+        if (folder / "fail").exists() and above.startswith(b"ray::"):
+            raise OSError(28, "No space left on device")
         return super().make(work)
 
 BACKEND = Third()
@@ -67,7 +73,8 @@ class Recorder:
     def __init__(self, model, width):
         self.model, self.width, self.told = model, width, []
 
-    def __call__(self, listed):
+    def __call__(self, listed, seconds):
+        assert listed and seconds > 0
         self.told.append([settings for _, settings in listed])
 
 
@@ -95,7 +102,7 @@ def test_all_of_a_kind_begin_together_and_what_may_not_be_needed_only_as_far_as_
     search.search({"tftrt": model.means()}, model.space(), CALL, TOP1, 0.98, Budget(100, 1e9), 0.0, prefetch=recorder)
     told = [[space.text(one) for one in listed] for listed in recorder.told]
     assert told[0] == ["FP32, Optimal", "FP16, Optimal", "INT8, Optimal"]
-    nodes = [[one.high_precision_nodes.count("|") + 1 for one in listed] for listed in recorder.told[2:4]]
+    nodes = [[one.high_precision_nodes.count("|") + 1 for one in listed] for listed in recorder.told[1:3]]
     assert nodes == [[1, 2], [2, 4]]
     assert [len(listed) for listed in recorder.told[-2:]] == [2, 1], told
 
@@ -112,12 +119,18 @@ def third(tmp_path):
     )
     (tmp_path / "made").mkdir()
     path = os.pathsep.join(filter(None, [str(folder), str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "THIRD": str(tmp_path / "made"), "TMPDIR": str(tmp_path)}
+    return {
+        **os.environ,
+        **fleets.COUNTED,
+        "PYTHONPATH": path,
+        "THIRD": str(tmp_path / "made"),
+        "TMPDIR": str(tmp_path),
+    }
 
 
 def arguments(model, images, *flags):
     return [
-        *(sys.executable, "-m", "tftrt_tools", "tune", str(model), f"--data={images / 'held_back.npz'}"),
+        *(sys.executable, "-m", "tests.tune_counted", str(model), f"--data={images / 'held_back.npz'}"),
         *("--data_rows=40", "--shapes=image:8x8x8x1", "--accuracy=snr_db:threshold=60", "--backends=onnxruntime"),
         *("--precisions=FP32,FP16", "--work_dir=work", *flags),
     ]
@@ -143,7 +156,7 @@ def test_two_trials_run_side_by_side_and_are_taken_up_again(third, zoo_model, im
         ("FP32", True),
         ("FP16", True),
     ]
-    assert said["winner"] and said["final"] and "tried here" not in printed
+    assert said["winner"] and said["final"] and "tried alone" not in printed
     files = [json.loads(path.read_text()) for path in sorted((tmp_path / "work").glob("trial-*.json"))]
     assert len(files) == 2 and all(one["where"] for one in files)
     assert len(list((tmp_path / "work").glob("onnxruntime-*/model.onnx"))) == 2 == len(made(third))
@@ -161,13 +174,40 @@ def test_two_trials_run_side_by_side_and_are_taken_up_again(third, zoo_model, im
 def test_a_trial_whose_workers_die_is_told_and_tried_here_and_counts_once(third, zoo_model, images, tmp_path):
     (tmp_path / "made/kill").touch()
     said, printed = tuned(zoo_model("digits_cnn"), images, third, tmp_path, "--on=local")
-    assert (
-        "optimized file, FP16: no worker brought it to an end in 2 tries" in printed and "it is tried here" in printed
-    )
+    assert "optimized file, FP16: no worker brought it to an end in 2 tries" in printed
+    assert "it is tried alone when its turn comes" in printed
     first, second = said["trials"]
     assert first["kept"] and second["kept"] and len(made(third)) == 4
     files = [json.loads(path.read_text()) for path in (tmp_path / "work").glob("trial-*.json")]
     assert sorted(one["settings"]["precision_mode"] for one in files if "where" in one) == ["FP32"] and len(files) == 2
+
+
+@needs_ray
+@pytest.mark.slow
+def test_what_fails_beside_others_is_tried_alone(third, zoo_model, images, tmp_path):
+    (tmp_path / "made/fail").touch()
+    said, printed = tuned(zoo_model("digits_cnn"), images, third, tmp_path, "--on=local", "--log_file=log")
+    assert printed.count("No space left on device; it is tried alone") == 2
+    # A full disk is tried twice, as for every task, and then here.
+    assert all(one["kept"] for one in said["trials"]) and len(made(third)) == 6
+    assert not [path for path in (tmp_path / "work").glob("trial-*.json") if "where" in json.loads(path.read_text())]
+
+
+@needs_ray
+@pytest.mark.slow
+def test_what_is_made_already_is_measured_and_not_made_again(third, zoo_model, images, tmp_path):
+    tuned(zoo_model("digits_cnn"), images, third, tmp_path)
+    for path in (tmp_path / "work").glob("trial-*.json"):
+        path.unlink()
+    tuned(zoo_model("digits_cnn"), images, third, tmp_path, "--on=local")
+    assert len(made(third)) == 2
+
+
+@needs_ray
+@pytest.mark.slow
+def test_no_trial_begins_when_the_minutes_are_over(third, zoo_model, images, tmp_path):
+    said, printed = tuned(zoo_model("digits_cnn"), images, third, tmp_path, "--on=local", "--max_minutes=0.001")
+    assert len(said["trials"]) <= 2 and "--max_minutes=0.001 are over" in said["ended"], printed
 
 
 @needs_ray
@@ -228,17 +268,23 @@ def test_a_conversion_is_tried_with_the_data_and_the_folder_of_the_user(zoo_mode
         Trials(task, kept) as trials,
     ):
         where = fleet_trials.Where(place=fleet.place, live=silent)
-        prefetch = fleet_trials.Prefetch(fleet, where, told, task, kept, trials, ["tftrt", "tensorrt"])
+        prefetch = fleet_trials.Prefetch(fleet, where, told, task, kept, trials)
         assert prefetch.width == 2
-        prefetch(listed)
+        # Failures are left to the search, but for these here.
+        monkeypatch.setattr(trials, "ran_out_of_time", lambda failure: True)
+        prefetch(listed, 600.0)
         assert [trials.has(settings, backend) for backend, settings in listed] == [True] * 3
         (table,) = kept.folder.glob("calibration-*.json")
         assert table == trials.calibration_path(int8) and json.loads(table.read_text())["engines"]
         assert task.makers["tensorrt"].onnx(fp16).is_file()
         failures = [trials(fp16).failure, trials(int8).failure, trials.made(fp16, "tensorrt").failure]
         assert trials.reused == 3 and all("GPU" in one for one in failures), failures
+        # A table that is damaged is the trial's trouble, not the search's.
+        table.write_text("{")
+        assert not trials.has(int8, "tftrt")
     files = [json.loads(path.read_text()) for path in kept.folder.glob("trial-*.json")]
     assert {one["where"][-5:] for one in files} == {"GPU 0", "GPU 1"} and len(files) == 3
+    assert not list(kept.folder.glob(".trial-*"))
 
 
 def test_an_option_of_plans_survives_the_way():
@@ -246,6 +292,19 @@ def test_an_option_of_plans_survives_the_way():
     for one in (settings, BASE):
         again = fleet_trials.of_settings(json.loads(json.dumps(one.to_dict())))
         assert again == one and type(again) is type(one)
+
+
+@needs_ray
+def test_one_gpu_or_none_is_told_and_changes_nothing(monkeypatch):
+    said = []
+    with progress.notes_to(said.append):
+        for found in ((), ("GPU-a",), ("GPU-a", "GPU-b")):
+            monkeypatch.setattr(_fleet.local_gpus, "alike", lambda found=found: found)
+            assert _fleet.side_by_side() == (found if len(found) > 1 else ())
+    assert said == [
+        "--on=local changes nothing: there is no GPU of a kind here",
+        "--on=local changes nothing: there is one GPU of a kind here",
+    ]
 
 
 def test_a_cluster_and_a_wrong_place_are_refused(zoo_model, images, tftrt):

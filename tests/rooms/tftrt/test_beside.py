@@ -13,7 +13,6 @@ from tests.engine_models import Steps, saved
 from tests.refusals import GPU, VERSIONS, Builds
 from tests.rooms.tftrt.test_engines import build
 from tftrt_tools.base import tf_private
-from tftrt_tools.base.stack import gpus as gpus_module
 from tftrt_tools.base.stack import local_gpus
 from tftrt_tools.models.engine_cache.key import Fed
 from tftrt_tools.models.engine_cache.store import Place, Store
@@ -88,15 +87,24 @@ def test_a_helper_in_trouble_costs_nothing(what, steps, builds, tmp_path, monkey
     assert len(result.built) == 3 == len(builds.compiled) and not result.unbuilt
 
 
-def test_what_is_refused_beside_has_its_reason(steps, builds, tmp_path, monkeypatch):
+def test_what_is_refused_beside_is_tried_here(steps, builds, tmp_path, monkeypatch):
+    """The other GPU may have been full, which TensorRT calls a refusal."""
     helped(monkeypatch, "refuses")
     builds.held = {0}
     helpers = []
     monkeypatch.setattr(beside.Helpers, "__init__", recorded(beside.Helpers.__init__, helpers))
     let_go_when(builds, lambda: helpers and len(ended(helpers[0])) == 2)
     result, _, _, _ = build(steps, CALLS, tmp_path / "files")
-    assert len(result.built) == 1 and [one.refused for one in result.unbuilt] == [True, True]
-    assert all("Error Code 4: no" in one.reason for one in result.unbuilt)
+    assert len(result.built) == 3 == len(builds.compiled) and not result.unbuilt
+
+
+def test_with_more_helpers_than_engines_this_process_builds_too(steps, builds, tmp_path, monkeypatch):
+    helped(monkeypatch, *["quick"] * 7)
+    builds.held = {0}
+    folder = tmp_path / "files"
+    let_go_when(builds, lambda: folder.is_dir() and len(files(folder)) == 2)
+    result, _, _, _ = build(steps, CALLS, folder)
+    assert len(result.built) == 3 and [name for name, _ in builds.compiled] == [result.engines[0].name]
 
 
 def recorded(function, calls):
@@ -122,6 +130,9 @@ def test_a_helper_ends_with_the_time_of_the_builds(steps, builds, tmp_path, monk
     ]
     process = int((folder / "begun").read_text())
     wait_for(lambda: not os.path.exists(f"/proc/{process}/fd"))
+    # The thread that waited for it does not begin anew.
+    time.sleep(0.3)
+    assert len(builds.compiled) == 2
 
 
 def test_a_real_helper_without_that_gpu_leaves_the_engine_to_the_conversion(steps, builds, tmp_path, monkeypatch):
@@ -162,25 +173,27 @@ def test_the_job_of_a_helper_builds_what_it_was_sent(steps, builds, tmp_path, mo
     assert dict(builds.compiled)[sent[0].node] == [([1, 8],), ([4, 8],)]
 
 
-def answers(*names):
-    return gpus_module.Driver(
-        driver="1", gpus=tuple(gpus_module.Gpu(index, name, 80000, "9.0") for index, name in enumerate(names))
-    )
-
-
 @pytest.mark.parametrize(
-    ("visible", "names", "expected"),
+    ("names", "expected"),
     [
-        (None, ["H100", "H100"], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0,1"}),
-        (None, ["H100", "T4", "H100"], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0,2"}),
-        (None, [], {}),
-        ("GPU-b,GPU-a", ["H100"] * 4, {"CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a"}),
-        ("-1", ["H100", "H100"], {"CUDA_VISIBLE_DEVICES": "-1"}),
+        (["H100", "H100"], ("GPU-0", "GPU-1")),
+        (["H100", "T4", "H100"], ("GPU-0", "GPU-2")),
+        (["T4", "H100", "H100"], ("GPU-0",)),
+        ([], ()),
     ],
 )
-def test_the_gpus_that_are_used_are_of_the_first_ones_kind(visible, names, expected):
-    env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    assert local_gpus.alike(env, answers(*names)) == expected
+def test_the_gpus_that_are_used_are_of_the_first_ones_kind(names, expected):
+    states = [
+        {"index": index, "name": name, "uuid": f"GPU-{index}", "compute_capability": "9.0", "memory_mib": 80000}
+        for index, name in enumerate(names)
+    ]
+    assert local_gpus.chosen(states) == expected
+
+
+def test_two_of_one_name_and_other_memory_are_two_kinds_and_one_without_a_uuid_is_none():
+    first = {"name": "H100", "uuid": "GPU-0", "compute_capability": "9.0", "memory_mib": 81559}
+    assert local_gpus.chosen([first, {**first, "uuid": "GPU-1", "memory_mib": 95830}]) == ("GPU-0",)
+    assert local_gpus.chosen([{**first, "uuid": ""}]) == ()
 
 
 def test_a_plan_and_a_cluster_are_refused(zoo_model, tftrt, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from tftrt_tools.base import records
 from tftrt_tools.base.process import jobs
@@ -42,6 +43,14 @@ def driver() -> Callable[[None], Driver]:
     from tftrt_tools.base.stack import nvml_job
 
     return nvml_job.query
+
+
+@jobs.job
+def gpu_states() -> Callable[[None], list[dict[str, Any]]]:
+    """Ask the driver for the state of the GPUs that this process may use."""
+    from tftrt_tools.base.stack import gpu_state_job
+
+    return gpu_state_job.query
 
 
 @jobs.job

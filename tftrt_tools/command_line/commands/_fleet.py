@@ -11,13 +11,16 @@ from absl import flags
 
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.stack import local_gpus
 from tftrt_tools.command_line.commands import _output
-from tftrt_tools.fleet import place
+from tftrt_tools.fleet import place, session
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tftrt_tools.fleet.task import Row
+
+_LOCAL = "local"
 
 
 def define_local(values: flags.FlagValues) -> None:
@@ -30,14 +33,27 @@ def define_local(values: flags.FlagValues) -> None:
     )
 
 
-def read_local(values: flags.FlagValues, command: str) -> place.Place | None:
-    """What --on says; None without it. Raises: UsageError, for a cluster too."""
-    found = place.parse(values.on)
-    if found is not None and found.kind != "local":
+def read_local(values: flags.FlagValues, command: str, through_ray: bool = True) -> place.Place | None:
+    """What --on says; None without it. Args: through_ray: whether Ray is needed. Raises: UsageError, for a cluster too; NeedsExtra."""
+    if values.on.startswith("ray://"):
         raise errors.UsageError(
             f"--on={values.on}: {command} uses the GPUs of one machine", "run it on one of the cluster, with --on=local"
         )
+    if values.on not in ("", _LOCAL):
+        raise errors.UsageError(f"--on={values.on} is no place", f"give --on={_LOCAL}")
+    found = place.parse(values.on)
+    if found and through_ray:
+        session.check()
     return found
+
+
+def side_by_side() -> tuple[str, ...]:
+    """The GPUs of this machine that can work side by side; () and a note where there are not two."""
+    found = local_gpus.alike()
+    if len(found) > 1:
+        return found
+    progress.note(f"--on={_LOCAL} changes nothing: there is {'one' if found else 'no'} GPU of a kind here")
+    return ()
 
 
 def define(values: flags.FlagValues) -> None:

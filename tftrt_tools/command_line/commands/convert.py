@@ -207,7 +207,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made:
 
 def _helpers(values: flags.FlagValues, backend: AnyBackend) -> dict[str, str]:
     """Environment variables of --on: the GPU of the conversion, and those of its helpers. Raises: UsageError."""
-    if _fleet.read_local(values, "convert") is None:
+    if _fleet.read_local(values, "convert", through_ray=False) is None:
         return {}
     if not backend.has_segments:
         raise errors.UsageError(
@@ -217,12 +217,8 @@ def _helpers(values: flags.FlagValues, backend: AnyBackend) -> dict[str, str]:
         raise errors.UsageError(
             "--on builds engines side by side, and nothing is built without --shapes", "give --shapes, or leave it out"
         )
-    found = local_gpus.variables()
-    first, *others = local_gpus.names(found) or [""]
-    if not others:
-        progress.note(f"--on=local changes nothing: there is {'one' if first else 'no'} GPU here")
-        return {}
-    return {**found, "CUDA_VISIBLE_DEVICES": first, local_gpus.HELPERS: ",".join(others)}
+    found = _fleet.side_by_side()
+    return {**local_gpus.variables(found[:1]), local_gpus.HELPERS: ",".join(found[1:])} if found else {}
 
 
 def show(done: Made, values: flags.FlagValues) -> None:

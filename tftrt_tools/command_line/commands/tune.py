@@ -48,8 +48,8 @@ from tftrt_tools.base.choices import (
     Server,
 )
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.base.process import progress
-from tftrt_tools.base.stack import bindings
+from tftrt_tools.base.process import environment, progress
+from tftrt_tools.base.stack import bindings, local_gpus
 from tftrt_tools.command_line.commands import (
     _building,
     _calibration_flags,
@@ -214,11 +214,12 @@ def define(values: flags.FlagValues) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Searched:
-    """A finished search: of which model, what was found, and how it was asked for."""
+    """A finished search: of which model, what was found, and how it was asked for. env: environment variables under which it ran."""
 
     model: Source
     found: Found
     options: Options
+    env: Mapping[str, str]
 
     @property
     def done(self) -> Tuning:
@@ -292,9 +293,12 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
     if said := given.note(named):
         progress.note(said)
         options = dataclasses.replace(options, notes=(*options.notes, said))
-    where = fleet_trials.Where(place=place, live=_fleet.live) if place else None
+    gpus = _fleet.side_by_side() if place else ()
+    where = fleet_trials.Where(place=place, live=_fleet.live) if place and gpus else None
+    # Also for the winner: it is built on a GPU on which it was tried.
+    env = local_gpus.variables(gpus) if gpus else {}
     try:
-        with progress.on_terminal():
+        with environment.variables(env), progress.on_terminal():
             found = tune.tune(model, settings, options, where)
     except KeyboardInterrupt:
         raise errors.Interrupted(
@@ -304,7 +308,7 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
         found = dataclasses.replace(
             found, tuning=dataclasses.replace(found.tuning, recipe=_recipe(model, found, values, options))
         )
-    return _Searched(model=model, found=found, options=options)
+    return _Searched(model=model, found=found, options=options, env=env)
 
 
 def _write_search(searched: _Searched, values: flags.FlagValues) -> None:
@@ -327,7 +331,8 @@ def _write_made(searched: _Searched, values: flags.FlagValues) -> None:
     if values.output_flagfile:
         whole_file.write_text(values.output_flagfile, tune.flag_file(searched.model, searched.found))
     if values.output_saved_model_dir:
-        _write_winner(searched.model, searched.found, values, searched.options)
+        with environment.variables(searched.env):
+            _write_winner(searched.model, searched.found, values, searched.options)
 
 
 def _settings(values: flags.FlagValues) -> Settings:

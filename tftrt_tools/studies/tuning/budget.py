@@ -16,6 +16,10 @@ class Budget:
     minutes: float = 60.0
     trial_minutes: float = 0.0
 
+    def seconds_left(self, seconds: float) -> float:
+        """Seconds of trials, after which none begins. Args: seconds: that trials took already."""
+        return 60 * self.minutes - seconds
+
     def check(self, trials: int, seconds: float, following: str = "") -> None:
         """Raise Spent where no further trial may begin. Args: trials: that were done; seconds: that they took; following: what would be
         next, for people."""

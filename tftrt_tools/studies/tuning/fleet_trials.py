@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from tftrt_tools.base import records
-from tftrt_tools.base.process import environment, jobs, progress, starting
-from tftrt_tools.base.stack import local_gpus
-from tftrt_tools.fleet import content, running, session, stack
+from tftrt_tools.base.process import jobs, progress, starting
+from tftrt_tools.fleet import running, session, stack
 from tftrt_tools.fleet import task as fleet_task
-from tftrt_tools.fleet.content import Packed
 from tftrt_tools.fleet.place import Place
 from tftrt_tools.fleet.session import Fleet
 from tftrt_tools.fleet.task import Given, Outcome, Row
@@ -49,14 +49,15 @@ class Where:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked(records.Record):
-    """One trial. told: for what makes its model; settings: a Settings as a dict; work_dir: has the calibrations that are done; folder: the
-    user's, for modules and relative paths; log_file: of this trial, "" for none."""
+    """One trial. told: for what makes its model; settings: a Settings as a dict; work_dir: has the calibrations that are done; output: the
+    folder in which it works; folder: the user's, for modules and relative paths; log_file: of this trial, "" for none."""
 
     shared: Shared
     told: makers.Asked
     backend: str
     settings: Mapping[str, Any]
     work_dir: str
+    output: str
     folder: str
     trial_minutes: float = 0.0
     log_file: str = ""
@@ -79,78 +80,84 @@ def trial() -> Callable[[Given], Tried]:
 
 
 class Prefetch:
-    """Does trials side by side before the search asks for them. width: how many run at once."""
+    """Does trials side by side before the search asks for them. width: how many run at once.
+
+    Only trials that need a GPU: each has one to itself, and the processors are enough for all. A trial that fails is left to the search,
+    which tries it alone: several share the memory and the disk of this machine.
+    """
 
     def __init__(
-        self,
-        fleet: Fleet,
-        where: Where,
-        told: makers.Asked,
-        task: Task,
-        journal: Journal,
-        trials: Trials,
-        tried: Sequence[str],
+        self, fleet: Fleet, where: Where, told: makers.Asked, task: Task, journal: Journal, trials: Trials
     ) -> None:
-        """Args: fleet: of `where`; told: what makers are told; tried: names of the back ends."""
+        """Args: fleet: of `where`; told: what makers are told."""
         self._fleet, self._live, self._told, self._task = fleet, where.live, told, task
         self._journal, self._trials = journal, trials
-        self._wanted = stack.here()
-        kind = "GPU" if any(backends.named(one).needs_gpu for one in tried) else "CPU"
-        self.width = max(1, int(sum(one.get(kind, 0) for one in fleet.nodes().values())))
-        if self.width < 2:
-            progress.note(f"--on=local changes nothing: there is one {kind} here")
+        self._wanted, self._numbers = stack.here(), itertools.count(1)
+        self.width = max(1, int(sum(one.get("GPU", 0) for one in fleet.nodes().values())))
 
-    def __call__(self, listed: Sequence[Named]) -> None:
-        """Do what is not done yet. A trial alone is left to the search, and so is what no worker brings to an end. Raises: TftrtError where
-        the fleet has gone."""
-        missing = [one for one in dict.fromkeys(listed) if not self._trials.has(one[1], one[0])]
+    def __call__(self, listed: Sequence[Named], seconds: float) -> None:
+        """As search.Prefetch. A trial alone is left to the search. Raises: TftrtError where the fleet has gone."""
+        missing = [one for one in dict.fromkeys(listed) if backends.named(one[0]).needs_gpu and not self._has(one)]
         if len(missing) < 2 or self.width < 2:
             return
         # The process of the trials here would keep its GPU.
         self._trials.rest()
-        tasks = {f"{number} {_text(one)}": one for number, one in enumerate(missing, 1)}
+        tasks = {f"{next(self._numbers)} {_text(one)}": one for one in missing}
         progress.say(f"{len(tasks)} trials, {min(self.width, len(tasks))} at a time")
-        with (
-            self._live() as changed,
-            contextlib.closing(
-                running.run(self._fleet, [self._of(name, one) for name, one in tasks.items()], self._wanted, changed)
-            ) as outcomes,
-        ):
-            for outcome in outcomes:
-                self._keep(tasks[outcome.task.name], outcome)
+        with contextlib.ExitStack() as left, self._live() as changed:
+            asked = {name: self._of(name, one, self._folder(left)) for name, one in tasks.items()}
+            outcomes = running.run(
+                self._fleet,
+                [self._task_of(name, one) for name, one in asked.items()],
+                self._wanted,
+                changed,
+                goes_on=lambda rows: sum(row.seconds or 0.0 for row in rows) < seconds,
+            )
+            with contextlib.closing(outcomes):
+                for outcome in outcomes:
+                    name = outcome.task.name
+                    self._keep(tasks[name], outcome, pathlib.Path(asked[name].output))
 
-    def _of(self, name: str, one: Named) -> fleet_task.Task:
+    def _has(self, one: Named) -> bool:
+        backend, settings = one
+        return self._trials.has(settings, backend)
+
+    def _folder(self, left: contextlib.ExitStack) -> str:
+        """A folder for a trial, on the file system of the work folder."""
+        folder = tempfile.mkdtemp(dir=self._journal.folder.absolute(), prefix=_PREFIX)
+        left.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def _of(self, name: str, one: Named, folder: str) -> Asked:
         backend, settings = one
         log_file = self._told.log_file
-        asked = Asked(
+        return Asked(
             shared=self._task.shared,
             told=self._told,
             backend=backend,
             settings=settings.to_dict(),
             work_dir=str(self._journal.folder.absolute()),
+            output=folder,
             folder=starting.current_folder(),
             trial_minutes=self._trials.minutes,
-            log_file=f"{os.path.abspath(log_file)}.{name.partition(' ')[0]}" if log_file else "",
+            log_file=f"{os.path.abspath(log_file)}.trial-{name.partition(' ')[0]}" if log_file else "",
         )
-        gpus = 1 if backends.named(backend).needs_gpu else 0
-        return fleet_task.Task(name=name, job=trial, request=asked.to_dict(), gpus=gpus)
 
-    def _keep(self, one: Named, outcome: Outcome) -> None:
+    def _task_of(self, name: str, asked: Asked) -> fleet_task.Task:
+        return fleet_task.Task(name=name, job=trial, request=asked.to_dict())
+
+    def _keep(self, one: Named, outcome: Outcome, folder: pathlib.Path) -> None:
+        """Put what was measured and made into the work folder; what is there stays."""
         backend, settings = one
         done: Tried | None = outcome.answer
-        if done is None or not done.key:
-            cause = outcome.error.cause if outcome.error else done and done.measured.failure
-            progress.note(f"{_text(one)}: {cause}; it is tried here when its turn comes")
+        failure = done.measured.failure if done else outcome.error.cause if outcome.error else ""
+        if done is None or not done.key or failure and not self._trials.ran_out_of_time(failure):
+            if outcome.status != "left out":
+                progress.note(f"{_text(one)}: {failure}; it is tried alone when its turn comes")
             return
-        if outcome.output is not None:
-            self._take(outcome.output)
+        _move(folder, self._journal.folder)
         assert outcome.where is not None
         self._trials.keep(done.key, settings, done.measured, backend, outcome.where.text())
-
-    def _take(self, packed: Packed) -> None:
-        """Put what was made into the work folder; what is there stays."""
-        with tempfile.TemporaryDirectory(dir=self._journal.folder, prefix=_PREFIX) as folder:
-            _move(content.unpack(packed, pathlib.Path(folder, "made")), self._journal.folder)
 
 
 def _move(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -173,7 +180,7 @@ def opened(where: Where | None) -> Iterator[Fleet | None]:
     if where is None:
         yield None
         return
-    with environment.variables(local_gpus.variables()), session.opened(where.place) as fleet:
+    with session.opened(where.place) as fleet:
         yield fleet
 
 

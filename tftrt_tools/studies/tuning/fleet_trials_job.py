@@ -1,4 +1,4 @@
-"""One trial of a search, on a machine of a fleet. Its journal and what it makes travel back."""
+"""One trial of a search, in a folder of its own."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ def job(given: Given) -> Tried:
     asked = Asked.from_dict(given.request)
     if asked.folder:
         os.chdir(asked.folder)
-    settings, folder = of_settings(asked.settings), pathlib.Path(given.output)
+    settings, folder = of_settings(asked.settings), pathlib.Path(asked.output)
     log_file = asked.log_file or None
     told = dataclasses.replace(asked.told, folder=folder, log_file=log_file)
     made = making.of([asked.backend], told)

@@ -57,7 +57,9 @@ class Journal:
     def put(self, wanted: str, settings: Settings, measured: Measured, backend: str, where: str = "") -> pathlib.Path:
         """Keep a trial. Args: settings, backend, where (the machine and GPU, "" for this process): for people. Returns: the file."""
         self._last += 1
-        path = self.folder / f"trial-{self._last:04d}.json"
+        # Another process may have written some since this one read the folder.
+        while (path := self.folder / f"trial-{self._last:04d}.json").exists():
+            self._last += 1
         kept = {"backend": backend, "settings": settings.to_dict(), "measured": measured.to_dict()}
         kept |= {"where": where} if where else {}
         keep(path, "trial", wanted, kept)

@@ -57,6 +57,9 @@ class Maker(Protocol):
     def prepare(self, settings: Settings) -> None:
         """What is made before a build, without its time bound. Raises: UsageError, TftrtError where the model cannot be made."""
 
+    def there(self, settings: Settings) -> bool:
+        """Whether the model is made already."""
+
     def made(self, settings: Settings, minutes: float | None = None) -> pathlib.Path:
         """The model, made if it is not there. Args: minutes: for its build; None for no bound. Raises: UsageError, TftrtError."""
 
@@ -104,10 +107,16 @@ class Direct:
         self.backend.takes(self.asked.source)
         self.built_with(settings)
 
+    def there(self, settings: Settings) -> bool:
+        """As Maker.there."""
+        return self._target(settings).exists()
+
+    def _target(self, settings: Settings) -> pathlib.Path:
+        return self._place(settings) / f"model{self.backend.suffix}"
+
     def made(self, settings: Settings, minutes: float | None = None) -> pathlib.Path:
         """As Maker.made."""
-        asked, place = self.asked, self._place(settings)
-        target = place / f"model{self.backend.suffix}"
+        asked, place, target = self.asked, self._place(settings), self._target(settings)
         if target.exists():
             return target
         place.mkdir(parents=True, exist_ok=True)

@@ -120,6 +120,10 @@ class Plans:
                 raise convert.failed(self.asked.source, done)
         return path
 
+    def there(self, settings: Settings) -> bool:
+        """Whether the plan is built already."""
+        return self.plan(settings).is_dir()
+
     def made(self, settings: Settings, minutes: float | None = None) -> pathlib.Path:
         """The plan directory, made if it is not there. Args: minutes: for its build; None for no bound. Raises: as `export`; TftrtError
         where TensorRT does not build it."""

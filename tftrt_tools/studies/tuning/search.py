@@ -70,8 +70,8 @@ class Prefetch(Protocol):
     # How many it does at once.
     width: int
 
-    def __call__(self, listed: Sequence[tuple[str, Settings]]) -> None:
-        """Do those of `listed`, (backend, settings) each, that are not done yet."""
+    def __call__(self, listed: Sequence[tuple[str, Settings]], seconds: float) -> None:
+        """Do those of `listed`, (backend, settings) each, that are not done yet. Args: seconds: of trials, after which none begins."""
 
 
 def search(
@@ -174,9 +174,14 @@ class _Search:
         """Let trials begin that come next, as many as the budget has. Args: at_once: only as many as run at once, because the search may
         end before the others."""
         if self._prefetch:
-            left = self._budget.trials - len(self._trials)
+            left, seconds = self._budget.trials - len(self._trials), self._budget.seconds_left(self._taken())
             new = [one for one in listed if one not in self._seen]
-            self._prefetch(new[: min(left, self._prefetch.width) if at_once else left])
+            new = new[: min(left, self._prefetch.width) if at_once else left]
+            if new and seconds > 0:
+                self._prefetch(new, seconds)
+
+    def _taken(self) -> float:
+        return sum(one.measured.seconds for one in self._trials)
 
     def _try_variants(self) -> None:
         """Try what else the back ends can make of a precision that they have made."""
@@ -213,7 +218,7 @@ class _Search:
         if (backend, settings) in self._seen:
             return self._seen[backend, settings]
         following = f"next would be {space_module.text(settings, high, backend)}"
-        self._budget.check(len(self._trials), sum(one.measured.seconds for one in self._trials), following)
+        self._budget.check(len(self._trials), self._taken(), following)
         measured = self._means[backend].evaluate(settings)
         kept = (
             not measured.failure

@@ -219,12 +219,14 @@ class Trials:
         if not self._calibrates(settings):
             return self._key(settings, self._task.table if settings.precision_mode == "INT8" else None)
         path = self.calibration_path(settings)
-        return self._key(settings, calibration_file.read(path)) if path.is_file() else ""
+        with contextlib.suppress(errors.TftrtError):  # one that is damaged: the trial says so
+            return self._key(settings, calibration_file.read(path)) if path.is_file() else ""
+        return ""
 
     def has(self, settings: Settings, backend: str) -> bool:
-        """Whether the journal has this trial, and it is not to be done again."""
-        key = self.kept_as(settings, backend)
-        return bool(key and self._found(key))
+        """Whether the journal has this trial, and it is not to be done again; or has its model, which an earlier run has made."""
+        key, maker = self.kept_as(settings, backend), self._task.makers.get(backend)
+        return bool(key and self._found(key) or maker and maker.there(settings))
 
     def _key(self, settings: Settings, table: Calibration | None) -> str:
         return journal_module.key(settings=settings.to_dict(), tables=_digest(table), **self._task.facts)
@@ -356,6 +358,11 @@ class Trials:
             return _present(self._ask(request, silence=_TURNS_WITHIN).final)
         except child.ChildBug as bug:
             raise errors.TftrtError(_told(bug)) from bug
+
+    @staticmethod
+    def ran_out_of_time(failure: str) -> bool:
+        """Whether a trial was ended by a limit of the user's."""
+        return bool(_LATE.search(failure)) or failure.startswith(_TOO_LONG)
 
     def _has_longer(self, failure: str) -> bool:
         """Whether a trial was ended by a shorter limit than the present one."""

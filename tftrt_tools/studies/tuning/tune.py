@@ -260,7 +260,7 @@ def _searched(
             strategies=space_module.strategies(base, prepared.calls) if converted else (),
             percentile=options.percentile,
         )
-        prefetch = fleet_trials.Prefetch(fleet, where, told, task, journal, trials, tried) if where and fleet else None
+        prefetch = fleet_trials.Prefetch(fleet, where, told, task, journal, trials) if where and fleet else None
         outcome = search_module.search(
             _means(task, journal, trials),
             space,

@@ -96,7 +96,8 @@ class Helpers:
         self._left, self._make, self._folder, self._lock = list(names), make, pathlib.Path(folder), threading.Lock()
         self._begun: dict[str, concurrent.futures.Future[list[BuiltEngine]]] = {}
         self._workers: list[jobs.Worker[Request, Answer]] = []
-        self._ended = False
+        # Whether the block is over.
+        self.ended = False
 
     def begun(self, name: str) -> concurrent.futures.Future[list[BuiltEngine]] | None:
         """What a helper makes of a name; None where none has begun, and none will: it is for the caller."""
@@ -121,7 +122,7 @@ class Helpers:
     def end(self) -> None:
         """End what still runs."""
         with self._lock:
-            self._ended = True
+            self.ended = True
             self._left.clear()
             workers = list(self._workers)
         for worker in workers:
@@ -148,7 +149,7 @@ class Helpers:
             worker = stack.enter_context(build.worker({"CUDA_VISIBLE_DEVICES": gpu, VARIABLE: None}))
             with self._lock:
                 self._workers.append(worker)
-                if self._ended:
+                if self.ended:
                     raise errors.TftrtError("the conversion has ended")
             started.append(worker)
         path = self._folder / lone.node

@@ -1,5 +1,8 @@
 """The progress of an engine's build: which engine, for what shapes, for how long, and where TensorRT is with it."""
 
+import contextlib
+from collections.abc import Iterator
+
 from tftrt_tools.base.process import native_log, progress
 from tftrt_tools.tftrt.conversion.job.timing_log import TimingLog
 
@@ -21,10 +24,16 @@ class Shown:
         self._state = "waits"
         progress.say(f"{self._what}: {text}")
 
-    def beside(self) -> None:
-        """The engine is built by another process, on another GPU."""
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[None]:
+        """Inside the block the engine is built by another process, on another GPU."""
+        before = self._details
         self._details += ", on another GPU"
         self.runs(None)
+        try:
+            yield
+        finally:
+            self._details = before
 
     def runs(self, logged: int | None) -> None:
         """TensorRT builds the engine. Args: logged: of native_log.position."""

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.base.process import native_log, progress
-from tftrt_tools.base.process.child import ChildBug
 from tftrt_tools.models.engine_cache import key as keys
 from tftrt_tools.models.engine_cache.entry import Hit
 from tftrt_tools.models.engine_cache.job import turns
@@ -247,7 +246,9 @@ class _Builder:
         if not gpus:
             yield
             return
-        with beside.helpers(gpus, list(self._lone), self._made_beside) as self._helpers:
+        # The first one is for this process.
+        others = list(self._lone)[1:]
+        with beside.helpers(gpus[: len(others)], others, self._made_beside) as self._helpers:
             yield
         self._helpers = None
 
@@ -293,12 +294,15 @@ class _Builder:
         )
 
     def _made_anywhere(self, engine: str) -> list[BuiltEngine]:
-        """What a helper has begun, or what is made here. A helper's own trouble is none of the engine's: it is made here then."""
-        begun = self._helpers and self._helpers.begun(engine)
-        if begun:
-            self._shown.beside()
-            with contextlib.suppress(errors.TftrtError, ChildBug, OSError):
-                return begun.result()
+        """What a helper has begun, or what is made here. What a helper cannot make, this process tries: its GPU may have been full."""
+        helpers = self._helpers
+        begun = helpers and helpers.begun(engine)
+        if helpers and begun:
+            with self._shown.beside():
+                if not (error := begun.exception()):
+                    return begun.result()
+            if helpers.ended:  # with the time of the builds; nobody waits for this engine any more
+                raise error
         return self._made(engine, self._build, self._shown)
 
     def _made_beside(self, engine: str, call: beside.Call) -> list[BuiltEngine]:
