@@ -302,8 +302,8 @@ def test_one_gpu_or_none_is_told_and_changes_nothing(monkeypatch):
             monkeypatch.setattr(_fleet.local_gpus, "alike", lambda found=found: found)
             assert _fleet.side_by_side() == (found if len(found) > 1 else ())
     assert said == [
-        "--on=local changes nothing: there is no GPU of a kind here",
-        "--on=local changes nothing: there is one GPU of a kind here",
+        "--on=local changes nothing: there is no GPU here",
+        "--on=local changes nothing: there is one GPU of its kind here",
     ]
 
 

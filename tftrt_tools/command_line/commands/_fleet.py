@@ -52,7 +52,7 @@ def side_by_side() -> tuple[str, ...]:
     found = local_gpus.alike()
     if len(found) > 1:
         return found
-    progress.note(f"--on={_LOCAL} changes nothing: there is {'one' if found else 'no'} GPU of a kind here")
+    progress.note(f"--on={_LOCAL} changes nothing: there is {'one GPU of its kind' if found else 'no GPU'} here")
     return ()
 
 
