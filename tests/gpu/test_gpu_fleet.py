@@ -41,7 +41,7 @@ def test_trials_run_on_two_gpus_and_what_they_made_wins(zoo_model, images, tmp_p
     said, done = tune(model, images, work, *flags, f"--output_saved_model_dir={tmp_path / 'winner'}")
     assert "tried here" not in done.stderr and not any(one["failure"] for one in said["trials"]), done.stderr
     assert all(one["engines"] and one["latencies"] for one in said["trials"])
-    where = [json.loads(path.read_text()).get("where", "") for path in work.glob("trial-*.json")]
+    where = [json.loads(path.read_text())["measured"]["where"] for path in work.glob("trial-*.json")]
     assert len({one for one in where if one}) >= 2, where
     assert verify(model, tmp_path / "winner")[0] == 0
     # The same trials in one process, from the journal.

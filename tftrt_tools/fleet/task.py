@@ -14,6 +14,8 @@ from tftrt_tools.fleet.content import Packed
 # could take it has another stack. not placeable: the fleet has no machine for it. left out: it had not begun when no more were to begin.
 Status = Literal["done", "failed", "died", "refused", "not placeable", "left out"]
 
+_UUID = len("GPU-acc98c76")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Given(records.Record):
@@ -50,8 +52,10 @@ class Where(records.Record):
     gpus: str = ""
 
     def text(self) -> str:
-        """For people."""
-        return f"{self.host}, GPU {self.gpus}" if self.gpus else self.host
+        """For people; of a GPU's UUID the beginning."""
+        if not self.gpus:
+            return self.host
+        return f"{self.host}, " + (self.gpus[:_UUID] if self.gpus.startswith("GPU-") else f"GPU {self.gpus}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,13 +22,16 @@ from tests.rooms.studies.test_tuning import BASE, CALL, SCORING, TOP1, Synthetic
 from tftrt_tools.accuracy import verify
 from tftrt_tools.base.process import environment, progress
 from tftrt_tools.command_line.commands import _fleet
+from tftrt_tools.command_line.report import trials_plot
 from tftrt_tools.fleet import place, session
+from tftrt_tools.fleet.task import Where
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies.tuning import fleet_trials, journal, makers, making, search, space
 from tftrt_tools.studies.tuning.budget import Budget
 from tftrt_tools.studies.tuning.trial import Task, Trials
+from tftrt_tools.studies.tuning.tried import Measured
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"
@@ -158,7 +161,7 @@ def test_two_trials_run_side_by_side_and_are_taken_up_again(third, zoo_model, im
     ]
     assert said["winner"] and said["final"] and "tried alone" not in printed
     files = [json.loads(path.read_text()) for path in sorted((tmp_path / "work").glob("trial-*.json"))]
-    assert len(files) == 2 and all(one["where"] for one in files)
+    assert len(files) == 2 and all(one["measured"]["where"] and one["measured"]["began"] for one in files)
     assert len(list((tmp_path / "work").glob("onnxruntime-*/model.onnx"))) == 2 == len(made(third))
     # Nothing is done again, with a fleet and without.
     for flags in (["--on=local"], []):
@@ -179,7 +182,10 @@ def test_a_trial_whose_workers_die_is_told_and_tried_here_and_counts_once(third,
     first, second = said["trials"]
     assert first["kept"] and second["kept"] and len(made(third)) == 4
     files = [json.loads(path.read_text()) for path in (tmp_path / "work").glob("trial-*.json")]
-    assert sorted(one["settings"]["precision_mode"] for one in files if "where" in one) == ["FP32"] and len(files) == 2
+    assert (
+        sorted(one["settings"]["precision_mode"] for one in files if one["measured"]["where"]) == ["FP32"]
+        and len(files) == 2
+    )
 
 
 @needs_ray
@@ -190,7 +196,9 @@ def test_what_fails_beside_others_is_tried_alone(third, zoo_model, images, tmp_p
     assert printed.count("No space left on device; it is tried alone") == 2
     # A full disk is tried twice, as for every task, and then here.
     assert all(one["kept"] for one in said["trials"]) and len(made(third)) == 6
-    assert not [path for path in (tmp_path / "work").glob("trial-*.json") if "where" in json.loads(path.read_text())]
+    assert not [
+        path for path in (tmp_path / "work").glob("trial-*.json") if json.loads(path.read_text())["measured"]["where"]
+    ]
 
 
 @needs_ray
@@ -283,8 +291,30 @@ def test_a_conversion_is_tried_with_the_data_and_the_folder_of_the_user(zoo_mode
         table.write_text("{")
         assert not trials.has(int8, "tftrt")
     files = [json.loads(path.read_text()) for path in kept.folder.glob("trial-*.json")]
-    assert {one["where"][-5:] for one in files} == {"GPU 0", "GPU 1"} and len(files) == 3
+    assert {one["measured"]["where"][-5:] for one in files} == {"GPU 0", "GPU 1"} and len(files) == 3
     assert not list(kept.folder.glob(".trial-*"))
+
+
+def at(number, began, seconds, where=""):
+    measured = Measured(began=began, seconds=seconds, where=where)
+    return search.Trial(number=number, settings=BASE, high=(), measured=measured, kept=True)
+
+
+def test_the_page_shows_when_each_trial_ran_and_where():
+    drawn = trials_plot.timeline(
+        [at(1, 1e9, 55.0, "node, GPU 0"), at(2, 1e9, 80.0, "node, GPU 1"), at(3, 1e9 + 80, 40.0)]
+    )
+    assert all(text in drawn for text in ("55 s, node, GPU 0", "80 s, node, GPU 1", ">40 s<", "1  FP32, Optimal"))
+    # Of a version before nothing is known; and a search that went on on the next day is all pause.
+    assert trials_plot.timeline([at(1, None, 55.0), at(2, 1e9, 80.0)]) == ""
+    assert trials_plot.timeline([at(1, 1e9, 55.0), at(2, 1e9 + 86400, 80.0)]) == ""
+
+
+def test_a_gpu_is_named_by_its_number_or_the_beginning_of_its_uuid():
+    named = [
+        Where(node="n", host="h", gpus=one).text() for one in ("", "1", "GPU-acc98c76-442b-112d-b90b-dfeffcde2fd2")
+    ]
+    assert named == ["h", "h, GPU 1", "h, GPU-acc98c76"]
 
 
 def test_an_option_of_plans_survives_the_way():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tftrt_tools.accuracy import thresholds
 from tftrt_tools.base import terminal
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.report import answers, plots, trials
+from tftrt_tools.command_line.report import answers, plots, trials, trials_plot
 from tftrt_tools.models.execution import kernels
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.savedmodel import passport
@@ -58,7 +58,11 @@ def write_tuning(done: Tuning, path: str) -> None:
 def tuning_page(done: Tuning) -> str:
     """The report's text."""
     return template("tuning.html").render(
-        done=done, plot=tuning_plot(done), trials=trials.of_tuning(done), nobody=nobody(done.server, done.compares)
+        done=done,
+        plot=tuning_plot(done),
+        timeline=trials_plot.timeline(done.trials),
+        trials=trials.of_tuning(done),
+        nobody=nobody(done.server, done.compares),
     )
 
 

@@ -54,14 +54,13 @@ class Journal:
         found = self._measured.get(wanted)
         return Measured.from_dict(found) if found else None
 
-    def put(self, wanted: str, settings: Settings, measured: Measured, backend: str, where: str = "") -> pathlib.Path:
-        """Keep a trial. Args: settings, backend, where (the machine and GPU, "" for this process): for people. Returns: the file."""
+    def put(self, wanted: str, settings: Settings, measured: Measured, backend: str) -> pathlib.Path:
+        """Keep a trial. Args: settings, backend: for people. Returns: the file."""
         self._last += 1
         # Another process may have written some since this one read the folder.
         while (path := self.folder / f"trial-{self._last:04d}.json").exists():
             self._last += 1
         kept = {"backend": backend, "settings": settings.to_dict(), "measured": measured.to_dict()}
-        kept |= {"where": where} if where else {}
         keep(path, "trial", wanted, kept)
         self._measured[wanted] = kept["measured"]
         return path

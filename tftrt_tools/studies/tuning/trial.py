@@ -243,7 +243,7 @@ class Trials:
 
     def keep(self, key: str, settings: Settings, measured: Measured, backend: str, where: str) -> None:
         """Keep a trial that was done elsewhere. Args: where: for people."""
-        self._journal.put(key, settings, measured, backend, where)
+        self._journal.put(key, settings, dataclasses.replace(measured, where=where), backend)
         self._given.add(key)
 
     def _found(self, key: str) -> Measured | None:
@@ -261,7 +261,9 @@ class Trials:
         if found := self._found(key):
             self.reused += 1
             return found
-        measured = dataclasses.replace(measure(), seconds=round(time.monotonic() - start, 2))
+        measured = measure()
+        seconds = round(time.monotonic() - start, 2)
+        measured = dataclasses.replace(measured, seconds=seconds, began=round(time.time() - seconds, 1))
         self._journal.put(key, settings, measured, backend)
         return measured
 

@@ -49,6 +49,9 @@ class Measured(records.Record):
     model_bytes: int = 0
     # {call as text: Latency} where calls are launched as CUDA graphs; {} where they are not.
     graphs: Mapping[str, Latency] = dataclasses.field(default_factory=dict)
+    # When the trial began, seconds since 1970; None where that is not known. And its machine and GPU, "" for the process of the search.
+    began: float | None = None
+    where: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
