@@ -25,6 +25,7 @@ from benchmarks import (
     latency,
     precision,
     tuning,
+    tuning_fleet,
     wire,
 )
 
@@ -516,3 +517,44 @@ def test_what_a_task_of_a_fleet_costs_is_told_per_round():
     rows = [{"child_s": 0.1, "task_s": 0.5}, {"child_s": 0.2, "task_s": 0.7}, {"child_s": 0.1, "task_s": 0.4}]
     said = fleet_overhead.summary(rows)
     assert said == "a task takes 0.50 s, a plain child 0.10 s: 0.40 s more (4.00 times, 3.50 to 5.00, 3 rounds)"
+
+
+def test_searches_on_one_gpu_and_on_all_are_compared_by_time_and_winner():
+    def search(seconds, winner, times=None):
+        trials = [
+            {
+                "number": number,
+                "backend": "tftrt",
+                "settings": {
+                    "precision_mode": precision,
+                    "minimum_segment_size": 3,
+                    "dynamic_shape_profile_strategy": None,
+                },
+            }
+            for number, precision in enumerate(("FP16", "INT8"), 1)
+        ]
+        return {
+            "seconds": seconds,
+            "winner": winner,
+            "trials": trials,
+            "final": times and {"times_as_fast_as_tensorflow": times},
+        }
+
+    near, far = ({"1": {"low": 2.0, "high": high}, "2": {"low": 2.5, "high": 3.0}} for high in (2.6, 2.4))
+    rows = tuning_fleet.table(
+        {
+            ("a", "one"): search(100.0, 1),
+            ("a", "all"): search(55.0, 1),
+            ("b", "one"): search(100.0, 1),
+            ("b", "all"): search(60.0, 2, near),
+            ("c", "one"): search(100.0, 1),
+            ("c", "all"): search(60.0, 2, far),
+            ("d", "one"): search(100.0, 1),
+        }
+    )
+    assert [(row["model"], row["ratio"], row["winners"]) for row in rows] == [
+        ("a", 0.55, "the same"),
+        ("b", 0.6, "within the interval"),
+        ("c", 0.6, "tftrt FP16 3 None / tftrt INT8 3 None"),
+        ("d", None, "none"),
+    ]
