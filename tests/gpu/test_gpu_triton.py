@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import subprocess
 
 import numpy as np
@@ -119,6 +120,48 @@ def test_calls_are_cuda_graphs_where_the_environment_says_so(repository, answers
                 np.testing.assert_allclose(
                     client.predict("digits", {"image": asked})["probabilities"], wanted, atol=1e-6
                 )
+
+
+def kinds(plan, folder, *names):
+    """A folder as `tftrt build --on` makes it: the plan of this machine's GPU, and for kinds that are not here files that nothing loads."""
+    for name in names:
+        shutil.copytree(plan, folder / name)
+        if name != "here":
+            document = json.loads((folder / name / "plan.json").read_text())
+            # A kind of GPU that no machine has.
+            (folder / name / "plan.json").write_text(json.dumps({**document, "compute_capability": f"0.{len(name)}"}))
+    return folder
+
+
+def published_kinds(built, repository):
+    done = run_tftrt(
+        "publish",
+        built,
+        "--server=triton",
+        "--model_name=digits",
+        f"--base_path={repository}",
+        "--triton_backend=python",
+        "--unverified",
+    )
+    assert done.returncode == 0, done.stderr
+    return repository
+
+
+def test_of_a_version_for_several_kinds_the_plan_for_this_gpu_runs(plan, answers, tmp_path):
+    repository = published_kinds(kinds(plan, tmp_path / "built", "another", "here"), tmp_path / "repository")
+    with TritonServer(repository, tmp_path) as server, TritonClient(server.address, timeout=60) as client:
+        assert "digits version 1 runs here/model.plan on GPU 0" in server.log.read_text(), server.log.read_text()
+        for asked, wanted in answers.values():
+            np.testing.assert_array_equal(client.predict("digits", {"image": asked})["probabilities"], wanted)
+
+
+def test_a_version_without_a_plan_for_this_gpu_is_one_line_of_triton(plan, tmp_path):
+    repository = published_kinds(kinds(plan, tmp_path / "built", "a", "bb"), tmp_path / "repository")
+    capability = json.loads((plan / "plan.json").read_text())["compute_capability"]
+    with TritonServer(repository, tmp_path) as server, TritonClient(server.address, timeout=60) as client:
+        (state,) = client.status("digits")
+    told = f"has no model for GPU 0, of compute capability {capability}: a is for 0.1, bb is for 0.2;"
+    assert state.failed and told in state.error, state.error
 
 
 def test_each_gpu_has_an_instance(server, tmp_path):

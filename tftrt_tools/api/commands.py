@@ -330,8 +330,8 @@ def publish(
       image. unverified: publish without a valid verification. warmup_data, warmup_shapes: what to warm up with.
       flags: the others of `tftrt publish --help`.
 
-    Returns: Publication: `path`, `version`, `notes`; Publications for a folder with a model for each kind of GPU. Raises: CheckFailed where
-      the model must not be served; nothing of it is published then.
+    Returns: Publication: `path`, `version`, `notes`. Of a folder with a model for each kind of GPU, Publications; for Triton one
+      Publication, with `kinds`. Raises: CheckFailed where the model must not be served; nothing of it is published then.
     """
     arguments = {
         "model_name": model_name,

@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import sys
 import types
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("tensorrt")
+from tests import onnx_files
 from tests.plan_device import Device, Engine
+from tftrt_tools.models.execution.job import device
 from tftrt_tools.models.kinds.plan import runner_job
 from tftrt_tools.servers.serving.triton import python_model
 
@@ -21,6 +24,10 @@ class Tensor:
 
     def as_numpy(self):
         return self.array
+
+
+class ModelException(Exception):
+    pass
 
 
 class Response:
@@ -35,6 +42,7 @@ def model(monkeypatch, tmp_path):
         Tensor=Tensor,
         InferenceResponse=Response,
         TritonError=str,
+        TritonModelException=ModelException,
         triton_string_to_numpy=lambda name: np.float32,
         get_input_tensor_by_name=lambda request, name: Tensor(name, request[name]),
     )
@@ -46,7 +54,12 @@ def model(monkeypatch, tmp_path):
 
     def made(device=0, kind="GPU", **facts):
         engine = Engine(**facts)
-        monkeypatch.setattr(runner_job, "Engine", lambda path: engine)
+
+        def opened(path):
+            engine.path = path
+            return engine
+
+        monkeypatch.setattr(runner_job, "Engine", opened)
         monkeypatch.setattr(runner_job, "Cuda", Device)
         space = {}
         exec(compile(python_model.text(), "model.py", "exec"), space)
@@ -122,3 +135,45 @@ def test_calls_are_graphs_where_the_environment_says_so(model, monkeypatch, grap
     one, _ = model()
     one.execute([rows(2)])
     assert one._run.__self__.pool.captured == int(graphs)
+
+
+@pytest.fixture
+def kinds(model, monkeypatch, tmp_path):
+    """kinds(capability, …) is as `model`, of a version with a folder for each of two kinds, on such a GPU; None for a process without one."""
+    (tmp_path / "m/1/plan.json").unlink()
+    for kind, capability in (("L4", "8.9"), ("T4", "7.5")):
+        (tmp_path / "m/1" / kind).mkdir()
+        (tmp_path / "m/1" / kind / "plan.json").write_text(json.dumps({"compute_capability": capability}))
+        shutil.copy(onnx_files.product(tmp_path / f"{kind}.onnx"), tmp_path / "m/1" / kind / "model.onnx")
+
+    def made(capability, **more):
+        seen = {"name": "a GPU", "compute_capability": capability, "driver": ""} if capability else None
+        asked = []
+        monkeypatch.setattr(device, "seen", lambda: asked.append(os.environ["CUDA_VISIBLE_DEVICES"]) or seen)
+        return (*model(**more), asked)
+
+    return made
+
+
+@pytest.mark.parametrize(("capability", "kind"), [("8.9", "L4"), ("7.5", "T4")])
+def test_an_instance_takes_the_folder_for_its_gpu(kinds, capability, kind, tmp_path, capfd):
+    one, engine, asked = kinds(capability, device=1)
+    assert engine.path == str(tmp_path / "m/1" / kind)
+    assert asked == ["1"], "the GPU of the instance is asked, no other"
+    assert f"m version 1 runs {kind}/model.plan on GPU 1" in capfd.readouterr().out
+    (answer,) = one.execute([rows(2)])
+    assert np.array_equal(answer.tensors[0].array, 2 * rows(2)["x"] + 1)
+
+
+@pytest.mark.parametrize(("capability", "told"), [("8.6", "capability 8.6:"), (None, "capability that is not known:")])
+def test_a_gpu_of_no_kind_is_told_in_one_line(kinds, capability, told):
+    with pytest.raises(ModelException, match=f"m version 1 has no model for GPU 0, of compute {told}") as caught:
+        kinds(capability)
+    said = str(caught.value)
+    assert "L4 is for 8.9, T4 is for 7.5" in said and "tftrt build --on" in said and "\n" not in said
+
+
+def test_on_a_cpu_the_onnx_file_of_the_first_kind_runs(kinds, capfd):
+    _, engine, asked = kinds("8.9", kind="CPU")
+    assert not hasattr(engine, "path") and not asked, "no GPU is asked"
+    assert "m version 1 runs L4/model.onnx in ONNX Runtime on the CPU" in capfd.readouterr().out

@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+import urllib.request
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from onnx import TensorProto
 from tests.command_line import assert_clear
 from tests.conformance.launch import LocalServer
 from tests.rooms.servers.test_kserve_messages import DTYPES
-from tests.rooms.servers.test_triton_publish import onnx_file
+from tests.rooms.servers.test_triton_publish import onnx_file, plan_directory
 from tests.triton_server import TritonServer, installed, wait_for
 from tests.wire_arrays import random, same
 from tftrt_tools.base import errors
@@ -827,6 +828,77 @@ def test_a_triton_that_polls_takes_no_notice_of_what_grows(digits, tftrt, tmp_pa
         assert looks == [["digits:1"]]
         wait_for(lambda: (2 if there else 1, "AVAILABLE") in [(one.version, one.state) for one in client.status(name)])
         assert loads(server) == ["digits:1", f"{name}:{2 if there else 1}"]
+
+
+# A model for each kind of GPU
+
+
+def of_kinds(folder, onnx_path, **capabilities):
+    """A folder with a plan directory for each kind. Only the ONNX file runs here; of the plan a few bytes are there."""
+    folder.mkdir()
+    for kind, capability in capabilities.items():
+        plan_directory(folder / kind, verified=False, compute_capability=capability)
+        shutil.copy(onnx_path, folder / kind / "model.onnx")
+    return folder
+
+
+_ON_A_GPU = """
+
+class OnAGpu(TritonPythonModel):
+    def initialize(self, args):
+        super().initialize({**args, "model_instance_kind": "GPU"})
+
+TritonPythonModel = OnAGpu
+_capability = lambda: "8.6"
+"""
+
+
+def test_one_version_for_several_kinds_answers_beside_one_of_one_model(tftrt, tmp_path):
+    """On a CPU that is the ONNX file of the first kind. config.pbtxt is the same for both versions."""
+    file = onnx_file(tmp_path / "m.onnx")
+    built = of_kinds(tmp_path / "built", file, T4="7.5", L4="8.9")
+    repository = tmp_path / "repository"
+    publish(tftrt, built, repository, "--unverified", "--triton_versions=2", name="m")
+    assert "which was there" in publish(tftrt, built / "T4", repository, "--unverified", name="m")
+    with TritonServer(repository, tmp_path) as server, TritonClient(server.address, timeout=30) as client:
+        x = np.arange(8, dtype=np.float32).reshape(2, 4)
+        for version in (1, 2):
+            np.testing.assert_array_equal(client.predict("m", {"x": x}, version=version)["y"], x)
+    log = server.log.read_text()
+    assert "tftrt: m version 1 runs L4/model.onnx in ONNX Runtime on the CPU" in log
+    assert "tftrt: m version 2 runs model.onnx in ONNX Runtime on the CPU" in log
+
+
+def test_a_gpu_of_no_kind_ends_the_instance_with_one_line_of_triton(tftrt, tmp_path):
+    """model.py as it is published, but for the kind of the instance and the GPU, which this server does not have."""
+    built = of_kinds(tmp_path / "built", onnx_file(tmp_path / "m.onnx"), T4="7.5", L4="8.9")
+    publish(tftrt, built, tmp_path / "repository", "--unverified", name="m")
+    program = tmp_path / "repository/m/1/model.py"
+    program.write_text(program.read_text() + _ON_A_GPU)
+    with TritonServer(tmp_path / "repository", tmp_path) as server, TritonClient(server.address, timeout=30) as client:
+        (state,) = client.status("m")
+        told = "m version 1 has no model for GPU 0, of compute capability 8.6: L4 is for 8.9, T4 is for 7.5; build it"
+        assert state.failed and told in state.error
+        done = tftrt("smoke", server.address, "--model_name=m")
+        assert_clear(done, 2, "serves no model 'm'")
+        assert told in done.stderr
+
+
+def test_triton_reads_which_file_is_for_which_gpu(tftrt, tmp_path):
+    """It has no backend `tensorrt` here; the map of such a config.pbtxt is what it has read, and what is not named is empty."""
+    file = onnx_file(tmp_path / "m.onnx")
+    built = of_kinds(tmp_path / "built", file, T4="7.5", L4="8.9")
+    publish(tftrt, built, tmp_path / "repository", "--unverified", name="m")
+    flags = ("--server=triton", "--model_name=m", f"--base_path={tmp_path / 'plans'}", "--unverified")
+    assert tftrt("publish", built, *flags).returncode == 0
+    said = (tmp_path / "plans/m/config.pbtxt").read_text()
+    assert 'platform: "tensorrt_plan"' in said
+    (tmp_path / "repository/m/config.pbtxt").write_text(said.replace('platform: "tensorrt_plan"', 'backend: "python"'))
+    with TritonServer(tmp_path / "repository", tmp_path) as server:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/v2/models/m/config", timeout=30) as answer:
+            read = json.load(answer)
+    assert read["cc_model_filenames"] == {"7.5": "T4/model.plan", "8.9": "L4/model.plan"}
+    assert read["default_model_filename"] in ("", "model.py")
 
 
 def test_a_version_that_is_loaded_by_a_call(digits, tftrt, tmp_path):

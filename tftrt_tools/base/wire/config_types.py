@@ -184,6 +184,13 @@ class TritonInstances(Message, Protocol):
     def profile(self) -> MutableSequence[str]: ...
 
 
+class TritonFileOfCapability(Protocol):
+    """An entry of `cc_model_filenames`: a compute capability, and a path in the version directory."""
+
+    key: str
+    value: str
+
+
 class TritonBatching(Message, Protocol):
     """Triton's ModelDynamicBatching."""
 
@@ -254,6 +261,8 @@ class TritonConfig(Message, Protocol):
     def version_policy(self) -> ServableVersionPolicy: ...
     @property
     def instance_group(self) -> Messages[TritonInstances]: ...
+    @property
+    def cc_model_filenames(self) -> Messages[TritonFileOfCapability]: ...
     @property
     def dynamic_batching(self) -> TritonBatching: ...
     @property

@@ -21,6 +21,7 @@ _MESSAGES: dict[str, dict[str, Any]] = {
         "output": "[.ModelOutput]",
         "version_policy": ".ModelVersionPolicy",
         "instance_group": "[.ModelInstanceGroup]",
+        "cc_model_filenames": "[.FileOfCapability]",
         "dynamic_batching": ".ModelDynamicBatching",
         "parameters": "[.Parameter]",
         "model_warmup": "[.ModelWarmup]",
@@ -33,6 +34,8 @@ _MESSAGES: dict[str, dict[str, Any]] = {
     "All": {},
     "Specific": {"versions": "[int64]"},
     "ModelInstanceGroup": {"kind": ".Kind", "count": "int32", "profile": "[string]"},
+    # An entry of a map, whose text is that of a repeated message.
+    "FileOfCapability": {"key": "string", "value": "string"},
     "ModelDynamicBatching": {"preferred_batch_size": "[int32]", "max_queue_delay_microseconds": "uint64"},
     "Parameter": {"key": "string", "value": ".ModelParameter"},
     "ModelParameter": {"string_value": "string"},

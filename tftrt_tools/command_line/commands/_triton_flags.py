@@ -12,6 +12,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _output
 
 if TYPE_CHECKING:
+    from tftrt_tools.servers.serving.publishing.verification_check import Evidence
     from tftrt_tools.servers.serving.triton.publish import Publication
 
 _PREFIX = "triton_"
@@ -110,9 +111,10 @@ def check(values: flags.FlagValues) -> bool:
     return result
 
 
-def result(values: flags.FlagValues, model: str, command: str) -> Publication:
-    """Publish for Triton. Args: command: text that repeats this run."""
-    from tftrt_tools.servers.serving.triton import config, publish
+def result(values: flags.FlagValues, model: str, of_kinds: bool, command: str) -> Publication:
+    """Publish for Triton. Args: of_kinds: whether the model is a folder with one for each kind of GPU. command: text that repeats this
+    run."""
+    from tftrt_tools.servers.serving.triton import config, publish, several
 
     keys = tuple(filter(None, values.signature_keys))
     if len(keys) > 1:
@@ -141,8 +143,9 @@ def result(values: flags.FlagValues, model: str, command: str) -> Publication:
         signature="".join(keys),
         command=command,
     )
+    put = several.publish_all if of_kinds else publish.publish
     with progress.on_terminal():
-        return publish.publish(model, values.model_name, values.base_path, options)
+        return put(model, values.model_name, values.base_path, options)
 
 
 def _sizes(texts: list[str]) -> tuple[int, ...]:
@@ -156,10 +159,12 @@ def _sizes(texts: list[str]) -> tuple[int, ...]:
 
 def show(done: Publication, values: flags.FlagValues) -> None:
     """Print what was published."""
+    from tftrt_tools.servers.serving.publishing import nodes
+
     console = _output.console(values.json)
 
     def say(label: str, text: str) -> None:
-        console.print(f"{label:<12}{text}", soft_wrap=True)
+        console.print(f"{label:<11} {text}", soft_wrap=True)
 
     console.print(f"published: {done.path}", soft_wrap=True)
     say("backend", done.backend + (f", {done.release.text()}" if done.release else ""))
@@ -169,10 +174,22 @@ def show(done: Publication, values: flags.FlagValues) -> None:
         "config",
         f"{done.repository}/{done.model_name}/config.pbtxt" + (", which was there" if done.config_kept else ""),
     )
-    if done.evidence.needed or done.evidence.said:
-        said = done.evidence.said or {}
-        say("verified", f"on {said.get('created')}: {said.get('evidence')}" if done.evidence.valid else "NO")
+    for one in done.kinds:
+        say(
+            one.gpu_type, f"for compute capability {one.compute_capability}; verified {_verified(one.evidence) or 'NO'}"
+        )
+    if not done.kinds and (done.evidence.needed or done.evidence.said):
+        say("verified", _verified(done.evidence) or "NO")
     if done.warm_up:
         say("warm-up", f"{terminal.counted(done.warm_up, 'call')} in each instance")
     for note in done.notes:
         say("note", note)
+    names = dict.fromkeys(name for one in done.kinds for name in one.node_selector.values())
+    if names:
+        say("nodes", f"{nodes.LABEL}: {' or '.join(names)}")
+
+
+def _verified(evidence: Evidence) -> str:
+    """When and with what, "" where there is no valid evidence."""
+    said = evidence.said or {}
+    return f"on {said.get('created')}: {said.get('evidence')}" if evidence.valid else ""

@@ -14,7 +14,8 @@ The default target is a server on this machine. Others are images: tftrt/serving
 
 With --server=triton BASE_PATH is a Triton's model repository, and MODEL a plan directory, an ONNX file or a SavedModel: the version goes to
 BASE_PATH/NAME/VERSION, and BASE_PATH/NAME/config.pbtxt says how Triton batches it and warms it up. It refuses (exit 3) a plan that the
-TensorRT of --triton_release does not run, and names a release that does.
+TensorRT of --triton_release does not run, and names a release that does. What `tftrt build --on` wrote becomes one version, with a folder
+for each kind of GPU, of which Triton takes the one for its GPU.
 
 examples:
   tftrt publish resnet_fp16 --model_name=resnet --base_path=/models
@@ -22,6 +23,7 @@ examples:
       --warmup_shapes='image:32x224x224x3'
   tftrt publish encoder_fp16 --model_name=encoder --base_path=/models --warmup_data=requests.npz --batching_parameters_file=batching.txt
   tftrt publish resnet_plan --server=triton --model_name=resnet --base_path=/repository --triton_release=23.03
+  tftrt publish resnet_built --server=triton --model_name=resnet --base_path=/repository
 """
 
 from __future__ import annotations
@@ -135,13 +137,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Publication | Pub
 
     kinds = several.kinds(model.path)
     if _triton_flags.check(values):
-        if kinds:
-            first = next(iter(kinds))
-            raise errors.UsageError(
-                f"{model} has a model for each kind of GPU, and a model repository of Triton is for one",
-                f"publish each into a repository of its own: `tftrt publish {model}/{first} --server=triton --base_path=…/{first} …`",
-            )
-        return _triton_flags.result(values, model.path, _command(values, model))
+        return _triton_flags.result(values, model.path, bool(kinds), _command(values, model))
     kind = table.kind(next(iter(kinds.values()), model.path))
     if not kind.of_tensorflow and kind.onnx(model.path):
         raise errors.UsageError(

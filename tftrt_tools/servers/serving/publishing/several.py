@@ -11,10 +11,7 @@ from tftrt_tools.base import errors, results
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving import version_directories
 from tftrt_tools.servers.serving.publishing import base_path as base_paths
-from tftrt_tools.servers.serving.publishing import publish
-
-# Kubernetes' label of a node, which NVIDIA's GPU feature discovery writes: the name of its GPU, with dashes.
-LABEL = "nvidia.com/gpu.product"
+from tftrt_tools.servers.serving.publishing import nodes, publish
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,17 +25,14 @@ class OfKind:
     @property
     def node(self) -> str:
         """The label of nodes that can serve it, "" where it is not known."""
-        return ": ".join(self._selector().popitem()) if self.gpu else ""
-
-    def _selector(self) -> dict[str, str]:
-        return {LABEL: "-".join(self.gpu.split())} if self.gpu else {}
+        return ": ".join(nodes.selector(self.gpu).popitem()) if self.gpu else ""
 
     # Not a Record: a Publication is none.
     def to_dict(self) -> dict[str, Any]:
         return {
             "gpu_type": self.gpu_type,
             "gpu": self.gpu,
-            "node_selector": self._selector(),
+            "node_selector": nodes.selector(self.gpu),
             "publication": self.publication.to_dict(),
         }
 
@@ -74,12 +68,14 @@ class Publications(results.Result):
 
 
 def kinds(model: str) -> dict[str, str]:
-    """{kind: path of its SavedModel} in a directory of nothing else; {} for one model, and for any other path."""
+    """{kind: path of its model} in a directory of nothing but SavedModels, or of nothing but plan directories; {} for one model, and for
+    any other path."""
     folder = pathlib.Path(model)
-    if not folder.is_dir() or files.is_saved_model(folder):
+    if not folder.is_dir() or files.is_saved_model(folder) or files.is_plan(folder):
         return {}
     children = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
-    return {one.name: str(one) for one in children} if all(map(files.is_saved_model, children)) else {}
+    alike = any(all(map(of_form, children)) for of_form in (files.is_saved_model, files.is_plan))
+    return {one.name: str(one) for one in children} if alike else {}
 
 
 def publish_all(model: str, model_name: str, base_path: str, options: publish.Options) -> Publications:
@@ -104,9 +100,9 @@ def publish_all(model: str, model_name: str, base_path: str, options: publish.Op
         try:
             published = publish.publish(path, model_name, str(bases[kind]), changed)
         except OSError as refused:
-            raise _of_kind(errors.from_os_error(refused), kind, done) from refused
+            raise of_kind(errors.from_os_error(refused), kind, _there(done)) from refused
         except errors.TftrtError as error:
-            raise _of_kind(error, kind, done) from error
+            raise of_kind(error, kind, _there(done)) from error
         done.append(OfKind(gpu_type=kind, gpu=gpu.get("name", ""), publication=published))
     return Publications(
         model=str(pathlib.Path(model).absolute()),
@@ -117,9 +113,12 @@ def publish_all(model: str, model_name: str, base_path: str, options: publish.Op
     )
 
 
-def _of_kind(error: errors.TftrtError, kind: str, done: list[OfKind]) -> errors.TftrtError:
-    """An error of the same exit code with the kind, and with what was published before. What says more than cause and mend, as of a process
-    that died, becomes a plain one."""
-    there = f"; published already: {', '.join(one.gpu_type for one in done)}" if done else ""
+def _there(done: list[OfKind]) -> str:
+    return f"; published already: {', '.join(one.gpu_type for one in done)}" if done else ""
+
+
+def of_kind(error: errors.TftrtError, kind: str, more: str = "") -> errors.TftrtError:
+    """An error of the same exit code that names the kind. What says more than cause and mend, as of a process that died, becomes a plain
+    one. Args: more: text for its cause, such as what was published before."""
     same = next(one for one in (errors.CheckFailed, errors.UsageError, errors.TftrtError) if isinstance(error, one))
-    return same(f"{kind}: {error.cause}{there}", error.mend)
+    return same(f"{kind}: {error.cause}{more}", error.mend)

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from tftrt_tools.base import errors
+from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.servers.serving.triton.servable import Kind, Servable
 
 Name = Literal["tensorrt", "onnxruntime", "python", "tensorflow"]
@@ -19,6 +20,11 @@ class Backend:
     platform: str
     # Kinds of models that it takes.
     kinds: tuple[Kind, ...]
+    # What Triton looks for in a version where config.pbtxt names nothing else.
+    file: str
+    # What `cc_model_filenames` names in the folder of a kind of GPU: a file of it, or "" for the folder itself. None for a backend that
+    # does not choose by it.
+    file_of_kind: str | None = None
     # What it is in NVIDIA's container, for people.
     about: str
 
@@ -26,23 +32,34 @@ class Backend:
 _BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend(name="tensorrt", platform="tensorrt_plan", kinds=("plan",), about="TensorRT of Triton's container"),
+        Backend(
+            name="tensorrt",
+            platform="tensorrt_plan",
+            kinds=("plan",),
+            file=document.PLAN,
+            file_of_kind=document.PLAN,
+            about="TensorRT of Triton's container",
+        ),
         Backend(
             name="onnxruntime",
             platform="onnxruntime_onnx",
             kinds=("onnx", "plan"),
+            file=document.ONNX,
             about="ONNX Runtime of Triton's container",
         ),
         Backend(
             name="python",
             platform="",
             kinds=("onnx", "plan"),
+            file="model.py",
             about="model.py in Triton's Python backend: a plan on a GPU, ONNX Runtime on a CPU",
         ),
         Backend(
             name="tensorflow",
             platform="tensorflow_savedmodel",
             kinds=("savedmodel",),
+            file="model.savedmodel",
+            file_of_kind="",
             about="TensorFlow of Triton's container",
         ),
     )

@@ -97,6 +97,33 @@ def kept(path: pathlib.Path, made: config_types.TritonConfig, replace: bool) -> 
     return there
 
 
+def name_files(model_config: config_types.TritonConfig, file_of: Mapping[str, str]) -> None:
+    """Let Triton choose by the GPU of an instance. Args: file_of: {compute capability, such as "8.9": path in the version's directory}.
+
+    Triton's own backends take `default_model_filename`, or their own name for a model's file, for a GPU whose compute capability is not
+    named, and for a CPU (backend_model_instance.cc of triton-inference-server/backend). Neither is there, so that such an instance fails.
+    """
+    for capability, path in sorted(file_of.items(), key=lambda one: [int(part) for part in one[0].split(".")]):
+        model_config.cc_model_filenames.add(key=capability, value=path)
+
+
+def differing(one: config_types.TritonConfig, other: config_types.TritonConfig) -> Iterator[tuple[str, str, str]]:
+    """What two ModelConfigs of the same settings have otherwise, each as (what, in one, in the other)."""
+    for what, told in (
+        ("the backend", lambda config: config.platform or config.backend),
+        ("the signature", _signature),
+        ("the list of inputs", lambda config: _listed(config.input)),
+        ("the list of outputs", lambda config: _listed(config.output)),
+        ("max_batch_size", lambda config: str(config.max_batch_size)),
+        ("the list of profiles", lambda config: _joined(_profiles(config))),
+        ("whether Triton joins requests", lambda config: "yes" if config.HasField("dynamic_batching") else "no"),
+        ("the list of preferred batches", lambda config: _numbers(config.dynamic_batching.preferred_batch_size)),
+        ("the list of warm-up calls", lambda config: "; ".join(call.name for call in config.model_warmup) or "empty"),
+    ):
+        if told(one) != told(other):
+            yield what, told(one), told(other)
+
+
 def _compared(there: config_types.TritonConfig, written: config_types.TritonConfig) -> Iterator[tuple[str, str, str]]:
     yield "the backend", there.platform or there.backend, written.platform or written.backend
     # A smaller one is the user's choice.
@@ -106,6 +133,14 @@ def _compared(there: config_types.TritonConfig, written: config_types.TritonConf
         str(written.max_batch_size if not 0 < there.max_batch_size <= written.max_batch_size else there.max_batch_size),
     )
     yield "the signature", _signature(there), _signature(written)
+    # Further GPUs that take a file which the version has are the user's choice.
+    files = _files(written)
+    further = {key for key, path in _files(there).items() if key not in files and path in files.values()}
+    yield (
+        "cc_model_filenames, the file for each compute capability,",
+        _pairs({key: path for key, path in _files(there).items() if key not in further}),
+        _pairs(files),
+    )
     # Fewer profiles are the user's choice; of one that the plan has not, no instance can be made.
     profiles = _profiles(written) or {"0"}
     yield "the list of profiles", _joined(_profiles(there)), _joined(_profiles(there) & profiles)
@@ -120,6 +155,19 @@ def _profiles(config: config_types.TritonConfig) -> set[str]:
 
 def _joined(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "empty"
+
+
+def _files(config: config_types.TritonConfig) -> dict[str, str]:
+    """{compute capability: path in the version's directory}."""
+    return {entry.key: entry.value for entry in config.cc_model_filenames}
+
+
+def _pairs(files: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {path}" for key, path in sorted(files.items())) or "empty"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "empty"
 
 
 def _signature(config: config_types.TritonConfig) -> str:

@@ -1,33 +1,30 @@
-"""`tftrt publish --server=triton`: read, judge the evidence, check against a release, copy, write config.pbtxt, put in place."""
+"""`tftrt publish --server=triton`: read, judge the evidence, check against a release, copy, put in place with config.pbtxt."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import pathlib
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.files import plain_file, whole_file
 from tftrt_tools.base.process import progress
-from tftrt_tools.base.wire import triton_config
 from tftrt_tools.models.kinds.onnx import file as onnx_file
 from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving import version_directories
 from tftrt_tools.servers.serving.publishing import base_path, placing, verification_check
 from tftrt_tools.servers.serving.triton import (
-    asked,
     backends,
     batching,
     config,
-    growing,
     preflight,
+    putting,
     python_model,
     releases,
     servable,
@@ -43,8 +40,8 @@ _NAME = re.compile(r"[^/\\:\s\x00-\x1f]+")
 # Python writes the bytecode of model.py into a folder of this name, and a Triton that polls takes that for a change of the version and
 # loads it again. Where a file is in the way, Python goes without. PYTHONDONTWRITEBYTECODE does not stop the Python backend's 3.12.
 NO_BYTECODE = "__pycache__"
-# Files of a version that `publish` writes.
-_OWN = frozenset({"model.onnx", "model.py", NO_BYTECODE, files.PASSPORT.parts[0]})
+# Names in a version that `publish` has for itself.
+OWN = frozenset({"model.onnx", "model.py", NO_BYTECODE, files.PASSPORT.parts[0]})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,31 +75,49 @@ class Options:
     command: str = ""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfKind(records.Record):
+    """The model of one kind of GPU in a version."""
+
+    # The name of its folder in the version.
+    gpu_type: str
+    # The GPU that it was built on, as the driver calls it, "" where not known; and its compute capability.
+    gpu: str
+    compute_capability: str
+    # The label of nodes with such a GPU, {} where not known.
+    node_selector: Mapping[str, str]
+    digest: str
+    evidence: verification_check.Evidence
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Publication(passport.Stamped, results.Result):
     """A version in a model repository of Triton."""
 
     document: ClassVar[str] = "triton publication"
 
-    # Path of the model that was published, and the digest of its files.
+    # Path of the model that was published, and the digest of its files; "" for several kinds of GPU, of which each has its own.
     model: str
     digest: str
     model_name: str
-    version: int
+    version: int = 0
     # The model repository, and the directory of the version.
     repository: str
-    path: str
+    path: str = ""
     backend: backends.Name
     # None where the user named none.
     release: releases.Release | None
+    # Of several kinds it is valid if that of each is.
     evidence: verification_check.Evidence
-    max_batch_size: int
+    # Where the version has a model for each kind of GPU: those.
+    kinds: tuple[OfKind, ...] = ()
+    max_batch_size: int = 0
     # Whether Triton joins requests.
-    joined: bool
+    joined: bool = False
     # How many calls warm an instance up.
-    warm_up: int
+    warm_up: int = 0
     # Whether config.pbtxt was there already and stayed as it was.
-    config_kept: bool
+    config_kept: bool = False
     # Remarks, a line each.
     notes: tuple[str, ...]
     command: str
@@ -111,7 +126,19 @@ class Publication(passport.Stamped, results.Result):
 
     def summary(self) -> str:
         """As Result.summary."""
-        return f"{self.path}, for Triton's backend {self.backend}"
+        kinds = f", for {', '.join(one.gpu_type for one in self.kinds)}" if self.kinds else ""
+        return f"{self.path}, for Triton's backend {self.backend}{kinds}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A model that may be published, with the config.pbtxt that it needs and remarks."""
+
+    model: Servable
+    backend: backends.Backend
+    evidence: verification_check.Evidence
+    config: config_types.TritonConfig
+    notes: tuple[str, ...]
 
 
 def publish(model: str | os.PathLike[str], model_name: str, repository: str, options: Options) -> Publication:
@@ -122,102 +149,59 @@ def publish(model: str | os.PathLike[str], model_name: str, repository: str, opt
       published, and what was there is as it was.
     """
     start = time.monotonic()
-    base = _checked(os.fspath(model), model_name, repository, options)
-    release = releases.release(options.release, options.tensorrt) if options.release else None
-    progress.say("reading the model")
+    base = checked(os.fspath(model), model_name, repository, options)
+    ready = prepared(os.fspath(model), model_name, options)
+    done = Publication(
+        model=str(pathlib.Path(model).absolute()),
+        digest=ready.model.digest,
+        model_name=model_name,
+        repository=str(base.parent),
+        backend=ready.backend.name,
+        release=release(options),
+        evidence=ready.evidence,
+        notes=ready.notes,
+        command=options.command,
+        seconds=time.monotonic() - start,
+    )
+    return putting.put(
+        base, ready.config, ready.backend, options, done, lambda folder: _fill(folder, ready.model, ready.backend)
+    )
+
+
+def release(options: Options) -> releases.Release | None:
+    """The server's release, None where the user named none. Raises: UsageError."""
+    return releases.release(options.release, options.tensorrt) if options.release else None
+
+
+def prepared(model: str, model_name: str, options: Options, folder: str = "") -> Prepared:
+    """Read a model and judge it. Nothing is written. Args: folder: where it will be in the version. Raises: as `publish`."""
+    server = release(options)
+    progress.say(f"reading {model}")
     read = servable.read(model, options.signature)
+    read = dataclasses.replace(read, plugins=tuple(os.path.join(folder, one) for one in read.plugins))
     backend = backends.choose(options.backend, read)
     evidence = _judged(read, options)
-    flown = preflight.check(read, backend, release, options.compute_capability)
+    flown = preflight.check(read, backend, server, options.compute_capability)
     if flown.obstacles:
         raise errors.CheckFailed(f"not published: {flown.obstacles[0].text}", flown.obstacles[0].mend)
     sizes = batching.choose(read, options.max_batch_size, options.preferred_batch_sizes)
     calls, unwarmed = (
         warming.plan(read, sizes, options.warmup_shapes) if options.warm_up else ([], "no warm-up: --nowarmup")
     )
-    configured = config.make(model_name, read, backend, sizes, options.settings, calls)
-    kept = config.kept(base / config.FILE, configured, options.replace_config)
-    notes = (
-        *_evidence_notes(read, evidence),
-        *flown.notes,
-        *filter(None, (sizes.why, _queue_note(sizes, options), unwarmed)),
-        *([] if kept is None else [_kept_note(base / config.FILE, kept, configured, options)]),
-    )
-    served = configured if kept is None else kept
-    done = Publication(
-        model=str(pathlib.Path(model).absolute()),
-        digest=read.digest,
-        model_name=model_name,
-        version=0,
-        repository=str(base.parent),
-        path="",
-        backend=backend.name,
-        release=release,
+    return Prepared(
+        model=read,
+        backend=backend,
         evidence=evidence,
-        max_batch_size=served.max_batch_size,
-        joined=served.HasField("dynamic_batching"),
-        warm_up=len(served.model_warmup),
-        config_kept=kept is not None,
-        notes=notes,
-        command=options.command,
-        seconds=0.0,
+        config=config.make(model_name, read, backend, sizes, options.settings, calls),
+        notes=(
+            *_evidence_notes(read, evidence),
+            *flown.notes,
+            *filter(None, (sizes.why, _queue_note(sizes, options), unwarmed)),
+        ),
     )
-    with growing.place(base) as place, placing.staged(place.home, place.workplace) as stage:
-        done = dataclasses.replace(done, notes=(*notes, *filter(None, [place.note])))
-        _fill(stage.folder, read, backend)
-        written = _Written(place.home / config.FILE, stage.folder.parent)
-
-        def complete(number: int) -> None:
-            nonlocal done
-            done = dataclasses.replace(
-                done, version=number, path=str(base / str(number)), seconds=time.monotonic() - start
-            )
-            passport.write(stage.folder, passport.PUBLISH, done.to_dict())
-            placing.flush_folder(passport.folder(stage.folder))
-            placing.flush_folder(passport.folder(stage.folder).parent)
-            # Another publisher may have been here since.
-            if config.kept(written.path, configured, options.replace_config) is None:
-                # The last thing before the version gets its name: Triton reads both at its next look.
-                written.write(
-                    f"# Written by tftrt publish; it holds for all versions.\n{triton_config.render(configured)}"
-                )
-
-        try:
-            stage.place(options.version, options.allow_older_version, complete)
-        except BaseException:
-            written.undo()
-            raise
-    return done
 
 
-class _Written:
-    """A file that is written, and put back as it was if what belongs to it cannot be placed.
-
-    Args: grows_in: where it is before it is renamed; what appears in the model's directory makes Triton load the served version again.
-    """
-
-    def __init__(self, path: pathlib.Path, grows_in: pathlib.Path) -> None:
-        self.path, self._grows_in = path, grows_in
-        self._before: bytes | None = None
-        self._text: str | None = None
-
-    def write(self, text: str) -> None:
-        self._before = self.path.read_bytes() if self.path.is_file() else None
-        self._text = text
-        whole_file.write_text(self.path, text, self._grows_in)
-
-    def undo(self) -> None:
-        """Put it back, unless somebody else has written it since."""
-        with contextlib.suppress(OSError):
-            if self._text is None or self.path.read_text() != self._text:
-                return
-            if self._before is None:
-                self.path.unlink()
-            else:
-                whole_file.write_bytes(self.path, self._before, self._grows_in)
-
-
-def _checked(model: str, model_name: str, repository: str, options: Options) -> pathlib.Path:
+def checked(model: str, model_name: str, repository: str, options: Options) -> pathlib.Path:
     """Check everything that needs no work. Returns: the directory of the model in the repository. Raises: UsageError."""
     if not _NAME.fullmatch(model_name) or model_name.startswith("."):
         raise errors.UsageError(f"--model_name={model_name!r}: Triton cannot name that", "use letters, digits, - and _")
@@ -264,26 +248,6 @@ def _queue_note(sizes: batching.Batching, options: Options) -> str:
     return "--triton_queue_delay_us has no effect: Triton does not join requests to this model"
 
 
-def _kept_note(
-    path: pathlib.Path, kept: config_types.TritonConfig, written: config_types.TritonConfig, options: Options
-) -> str:
-    """That a config.pbtxt stays, and which of the user's flags it keeps from having an effect."""
-    missed = asked.missed(
-        kept,
-        written,
-        options.settings,
-        options.max_batch_size,
-        options.preferred_batch_sizes,
-        options.warmup_shapes if options.warm_up else None,
-    )
-    if not missed:
-        return f"{path} stays as it is: it holds for all versions; --triton_replace_config writes it anew"
-    return (
-        f"{path} stays as it is: it holds for all versions, and these flags have no effect: {'; '.join(missed)}. Give "
-        "--triton_replace_config to write it anew, or edit it"
-    )
-
-
 def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> None:
     """Copy the model's files as the backend wants them."""
     if read.kind == "onnx":
@@ -291,7 +255,7 @@ def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> Non
             (path, pathlib.Path(path).relative_to(pathlib.Path(read.path).parent))
             for path in onnx_file.outside(read.path)
         ]
-        if taken := next((str(name) for _, name in weights if name.parts[0] in _OWN), ""):
+        if taken := next((str(name) for _, name in weights if name.parts[0] in OWN), ""):
             raise errors.UsageError(
                 f"{read.path} has weights in {taken}, a name that a version in Triton's repository has for itself",
                 f"copy the model with `tftrt export {read.path} --output=NAME.onnx --external_data`",
@@ -300,16 +264,26 @@ def _fill(stage: pathlib.Path, read: Servable, backend: backends.Backend) -> Non
         if ONNX.digest(read.path) != read.digest:
             raise errors.TftrtError(f"{read.path} changed while it was copied", "publish it when nothing writes to it")
     else:
-        target = stage / "model.savedmodel" if read.kind == "savedmodel" else stage
-        target.mkdir(exist_ok=True)
-        placing.copy(read.path, target, {(files.PASSPORT / passport.PUBLISH).as_posix()})
-        if files.digest(target) != read.digest:
-            raise errors.TftrtError(f"{read.path} changed while it was copied", "publish it when nothing writes to it")
+        target = stage / backend.file if read.kind == "savedmodel" else stage
+        copy_folder(read, target)
         if read.kind == "savedmodel" and passport.folder(target).is_dir():
             # Where a version of any kind has its passport.
             shutil.copytree(passport.folder(target), passport.folder(stage))
+    write_program(stage, backend)
+
+
+def copy_folder(read: Servable, target: pathlib.Path) -> None:
+    """Copy a plan directory or a SavedModel, with its passport. Raises: UsageError, TftrtError, OSError."""
+    target.mkdir(exist_ok=True)
+    placing.copy(read.path, target, {(files.PASSPORT / passport.PUBLISH).as_posix()})
+    if files.digest(target) != read.digest:
+        raise errors.TftrtError(f"{read.path} changed while it was copied", "publish it when nothing writes to it")
+
+
+def write_program(stage: pathlib.Path, backend: backends.Backend) -> None:
+    """Write what Triton's Python backend runs, where that is the backend."""
     if backend.name == "python":
-        plain_file.write_text(stage / "model.py", python_model.text())
+        plain_file.write_text(stage / backend.file, python_model.text())
         plain_file.write_text(stage / NO_BYTECODE, "")
 
 

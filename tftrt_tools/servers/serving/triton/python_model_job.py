@@ -2,6 +2,9 @@
 
 It runs in Triton, not in this project. On a CPU, ONNX Runtime runs model.onnx, and nothing but numpy and onnxruntime has to be there. On a
 GPU (instance_group of KIND_GPU) with a plan.json beside it, tftrt-tools and the TensorRT that built the plan run model.plan.
+
+Where a version has a folder for each kind of GPU, the plan.json of each says for which compute capability it is: an instance takes that of
+its GPU. On a CPU the ONNX file of the first folder runs.
 """
 
 import json
@@ -27,15 +30,21 @@ class TritonPythonModel:
             entry["name"] for entry in (*config["input"], *config["output"]) if entry.get("reshape") == {"shape": []}
         }
         folder = os.path.join(args["model_repository"], args["model_version"])
-        planned = args["model_instance_kind"] == "GPU" and os.path.isfile(os.path.join(folder, "plan.json"))
-        device = int(args["model_instance_device_id"])
-        self._run = _plan(folder, device) if planned else _onnx(folder, self._outputs)
+        on_gpu, device = args["model_instance_kind"] == "GPU", int(args["model_instance_device_id"])
+        version = f"{args['model_name']} version {args['model_version']}"
+        kinds = _kinds(folder)
+        planned = on_gpu and (bool(kinds) or os.path.isfile(os.path.join(folder, "plan.json")))
+        if planned:
+            _see_only(device)
+        kind = ""
+        if kinds:
+            kind = _fitting(kinds, version, device) if on_gpu else next(iter(kinds.values()))
+        model = os.path.join(folder, kind)
+        self._run = _plan(model) if planned else _onnx(model, self._outputs)
         # Triton prints it in its log: where it has no GPU, a plan's ONNX file answers.
-        print(
-            f"tftrt: {args['model_name']} version {args['model_version']} runs "
-            + (f"model.plan on GPU {device}" if planned else "model.onnx in ONNX Runtime on the CPU"),
-            flush=True,
-        )
+        runs = os.path.join(kind, "model.plan" if planned else "model.onnx")
+        where = f"on GPU {device}" if planned else "in ONNX Runtime on the CPU"
+        print(f"tftrt: {version} runs {runs} {where}", flush=True)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """The answers to requests. Those of one batch that Triton joined run as one call."""
@@ -75,6 +84,46 @@ class TritonPythonModel:
         )
 
 
+def _kinds(folder: str) -> dict[str, str]:
+    """{compute capability: name of a folder in the version}, the names in order; {} for a version of one model."""
+    found: dict[str, str] = {}
+    for name in sorted(os.listdir(folder)):
+        document = os.path.join(folder, name, "plan.json")
+        if os.path.isfile(document):
+            with open(document) as opened:
+                found[json.load(opened)["compute_capability"]] = name
+    return found
+
+
+def _fitting(kinds: dict[str, str], version: str, device: int) -> str:
+    """The folder for the GPU that this process sees. Raises: TritonModelException where there is none."""
+    capability = _capability()
+    if capability in kinds:
+        return kinds[capability]
+    listed = ", ".join(f"{name} is for {of_kind}" for of_kind, name in kinds.items())
+    raise triton.TritonModelException(
+        f"{version} has no model for GPU {device}, of compute capability {capability or 'that is not known'}: {listed}; "
+        "build it for that kind of GPU too with `tftrt build --on`, and publish again"
+    )
+
+
+def _capability() -> str:
+    """Of the GPU that this process sees, such as "8.9"; "" where it sees none."""
+    import importlib
+
+    gpu = importlib.import_module("tftrt_tools.models.execution.job.device").seen()
+    return str(gpu["compute_capability"]) if gpu else ""
+
+
+def _see_only(device: int) -> None:
+    """Let CUDA see one GPU: tftrt-tools takes the first, and CUDA has not started in this process yet.
+
+    Args: device: the number that Triton gives the GPU of this instance, which has a process of its own.
+    """
+    visible = [number for number in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if number]
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible[device] if device < len(visible) else str(device)
+
+
 def _alike(given: list[dict[str, Any]]) -> bool:
     """Whether calls differ in nothing but their rows."""
     return len({tuple(array.shape[1:] for array in one.values()) for one in given}) == 1
@@ -96,13 +145,9 @@ def _onnx(folder: str, outputs: list[str]) -> Any:
     return run
 
 
-def _plan(folder: str, device: int) -> Any:
-    """Args: device: the number that Triton gives the GPU of this instance, which has a process of its own."""
+def _plan(folder: str) -> Any:
     import importlib
 
-    # CUDA has not started in this process yet, and tftrt-tools takes the first GPU that CUDA sees.
-    visible = [number for number in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if number]
-    os.environ["CUDA_VISIBLE_DEVICES"] = visible[device] if device < len(visible) else str(device)
     graph = os.environ.get("TFTRT_PLAN_CUDA_GRAPH") == "1"
     loaded = importlib.import_module("tftrt_tools.models.kinds.plan.runner_job").Loaded(folder, graph)
     return loaded.answer

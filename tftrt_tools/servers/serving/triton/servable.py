@@ -42,7 +42,7 @@ class Servable(records.Record):
     compute_capability: str = ""
     # A plan that other releases of TensorRT run too.
     version_compatible: bool = False
-    # Libraries of plugins, by their paths in the plan directory.
+    # Libraries of plugins, by their paths in the plan directory, or in the version that is made of it.
     plugins: tuple[str, ...] = ()
     # Whether TF-TRT or TensorRT made it, so that it needs a verification.
     converted: bool = False
