@@ -10,7 +10,7 @@ import tftrt_tools as tftrt_api
 from tests.command_line import assert_clear
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child
-from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving.publishing import publish, several
 
 NO_WARMUP = publish.Options(warm_up=False, unverified=True)
@@ -86,10 +86,39 @@ def test_one_model_is_no_folder_of_kinds(built, tmp_path):
     assert several.kinds(str(built / "T4")) == several.kinds(str(tmp_path / "gone")) == {}
     (built / ".tftrt-stage").mkdir()
     assert several.kinds(str(built)).keys() == GPUS.keys()
-    (built / "notes.txt").write_text("mine")
-    assert several.kinds(str(built)) == {}
+    for version in ("assets.extra", "__pycache__"):
+        (built / version).mkdir()
+    (built / "model.py").write_text("of a version")
+    assert several.kinds(str(built)).keys() == GPUS.keys()
     (tmp_path / "empty").mkdir()
     assert several.kinds(str(tmp_path / "empty")) == {}
+
+
+@pytest.mark.parametrize("server", ["tensorflow", "triton"])
+@pytest.mark.parametrize("name", ["build.log", "lost+found"])
+def test_what_is_no_model_beside_the_kinds_is_named(built, tftrt, tmp_path, name, server):
+    if name == "build.log":
+        (built / name).write_text("mine")
+    else:
+        (built / name).mkdir(mode=0)
+    done = tftrt("publish", built, "--model_name=m", f"--base_path={tmp_path / 'models'}", f"--server={server}")
+    assert_clear(done, 2, f"{built} has the SavedModel L4, as for a kind of GPU, and {name} there is no model")
+    assert f"move {name} elsewhere, or give one model, such as {built / 'L4'}" in done.stderr
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_folder_that_may_not_be_read_is_no_model(built, monkeypatch):
+    (built / "lost+found").mkdir()
+    real = files.is_saved_model
+
+    def denied(path):
+        if path.name == "lost+found":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(files, "is_saved_model", denied)
+    with pytest.raises(errors.UsageError, match=r"lost\+found there is no model"):
+        several.kinds(str(built))
 
 
 def test_the_command_names_the_nodes_and_the_next_step(built, tftrt, tmp_path):

@@ -256,6 +256,38 @@ def test_the_configuration_that_is_there_holds_for_all_versions(tmp_path):
         published(source, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("backend", "file", "fits"),
+    [
+        ("tensorrt", "model.plan", True),
+        ("tensorrt", "L4/model.plan", False),
+        ("onnxruntime", "model.onnx", True),
+        ("onnxruntime", "model.plan", False),
+        ("python", "anything", True),
+    ],
+)
+def test_a_line_for_a_gpu_that_names_the_models_own_file_fits(tmp_path, backend, file, fits):
+    """Triton's Python backend does not read it."""
+    model = plan_directory(tmp_path / "plan")
+    published(model, tmp_path, backend=backend)
+    path = tmp_path / "repository/m/config.pbtxt"
+    path.write_text(path.read_text() + f'cc_model_filenames {{ key: "9.0" value: "{file}" }}\n')
+    mine = path.read_text()
+    if fits:
+        assert published(model, tmp_path, backend=backend).config_kept and path.read_text() == mine
+    else:
+        with pytest.raises(errors.UsageError, match=f"is 9.0 {file} there, and empty here"):
+            published(model, tmp_path, backend=backend)
+
+
+def test_a_reshape_that_changes_nothing_fits(tmp_path):
+    model = plan_directory(tmp_path / "plan")
+    published(model, tmp_path)
+    path = tmp_path / "repository/m/config.pbtxt"
+    path.write_text(path.read_text().replace("dims: [4]", "dims: [4]\n  reshape { shape: [4] }"))
+    assert "reshape" in path.read_text() and published(model, tmp_path).config_kept
+
+
 def test_flags_that_the_configuration_that_is_there_keeps_from_an_effect_are_named(tmp_path, tftrt):
     source = onnx_file(tmp_path / "m.onnx")
     first = (

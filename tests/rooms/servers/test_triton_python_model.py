@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("tensorrt")
+from onnx import helper
+
 from tests import onnx_files
 from tests.plan_device import Device, Engine
 from tftrt_tools.models.execution.job import device
@@ -135,6 +137,26 @@ def test_calls_are_graphs_where_the_environment_says_so(model, monkeypatch, grap
     one, _ = model()
     one.execute([rows(2)])
     assert one._run.__self__.pool.captured == int(graphs)
+
+
+@pytest.mark.parametrize(("kind", "own"), [("GPU", "plan.json"), ("GPU", "model.onnx"), ("CPU", "model.onnx")])
+def test_one_model_runs_itself_whatever_its_folders_hold(model, tmp_path, capfd, kind, own):
+    """Of a plan directory in a plan directory: y = x outside, y = x + x in the folder."""
+    outside, inside = tmp_path / "m/1", tmp_path / "m/1/old"
+    inside.mkdir()
+    (inside / "plan.json").write_text(json.dumps({"compute_capability": "9.0"}))
+    values = [[onnx_files.values((name, "float32", ["batch", 3]))[0]] for name in ("x", "y")]
+    onnx_files.write(outside / "model.onnx", [helper.make_node("Identity", ["x"], ["y"])], *values)
+    onnx_files.write(inside / "model.onnx", [helper.make_node("Add", ["x", "x"], ["y"])], *values)
+    if own == "model.onnx":
+        (outside / "plan.json").unlink()
+    one, engine = model(kind=kind)
+    planned = kind == "GPU" and own == "plan.json"
+    assert f"runs {'model.plan' if planned else 'model.onnx'} " in capfd.readouterr().out
+    if planned:
+        assert engine.path == str(outside) + "/"
+    else:
+        assert np.array_equal(one.execute([rows(2)])[0].tensors[0].array, rows(2)["x"])
 
 
 @pytest.fixture

@@ -869,6 +869,40 @@ def test_one_version_for_several_kinds_answers_beside_one_of_one_model(tftrt, tm
     assert "tftrt: m version 2 runs model.onnx in ONNX Runtime on the CPU" in log
 
 
+def test_a_plan_directory_in_a_plan_directory_does_not_run_in_its_place(tftrt, tmp_path):
+    """y = x outside, y = x + x in the folder."""
+    plan_directory(tmp_path / "plan", verified=False)
+    plan_directory(tmp_path / "plan/old", verified=False)
+    for place, node in (("plan", ("Identity", ["x"], ["y"])), ("plan/old", ("Add", ["x", "x"], ["y"]))):
+        path = tmp_path / place / "model.onnx"
+        model = onnx.load(path)
+        model.graph.node[0].CopyFrom(onnx.helper.make_node(*node))
+        onnx.save(model, path)
+    publish(tftrt, tmp_path / "plan", tmp_path / "repository", "--unverified", name="m")
+    assert (tmp_path / "repository/m/1/old/model.onnx").is_file()
+    with TritonServer(tmp_path / "repository", tmp_path) as server, TritonClient(server.address, timeout=30) as client:
+        x = np.arange(8, dtype=np.float32).reshape(2, 4)
+        np.testing.assert_array_equal(client.predict("m", {"x": x})["y"], x)
+    assert "tftrt: m version 1 runs model.onnx in ONNX Runtime on the CPU" in server.log.read_text()
+
+
+def test_versions_that_triton_serves_load_all_or_none(tftrt, tmp_path):
+    """So `publish` refuses a config.pbtxt that such a version does not fit."""
+    file, repository = onnx_file(tmp_path / "m.onnx"), tmp_path / "repository"
+    publish(tftrt, file, repository, name="m")
+    publish(tftrt, file, repository, "--triton_replace_config", "--triton_versions=2", name="m")
+    (repository / "m/1/model.onnx").unlink()
+    with TritonServer(repository, tmp_path) as server, TritonClient(server.address, timeout=30) as client:
+        states = client.status("m")
+        assert states and not any(state.state == "AVAILABLE" for state in states), states
+    assert "tftrt: m version 2 runs model.onnx" in server.log.read_text(), "it could be loaded"
+    # A version without model.py ends there after a minute.
+    (repository / "m/1/model.py").unlink()
+    flags = ("--server=triton", "--model_name=m", f"--base_path={repository}", "--triton_backend=python")
+    done = tftrt("publish", file, *flags, "--triton_replace_config", "--triton_versions=3")
+    assert_clear(done, 2, "version 1 does not fit the new config.pbtxt: no model.py there")
+
+
 def test_a_gpu_of_no_kind_ends_the_instance_with_one_line_of_triton(tftrt, tmp_path):
     """model.py as it is published, but for the kind of the instance and the GPU, which this server does not have."""
     built = of_kinds(tmp_path / "built", onnx_file(tmp_path / "m.onnx"), T4="7.5", L4="8.9")

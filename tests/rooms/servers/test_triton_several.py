@@ -170,6 +170,48 @@ def test_kinds_that_need_another_configuration_are_refused(t4, told, tmp_path):
     assert "the same --shapes" in refused(built, tmp_path, errors.UsageError, told).mend
 
 
+_LONG, _SHORT = ((1, 4), (8, 128), (32, 512)), ((1, 4), (8, 128), (32, 128))
+
+
+@pytest.mark.parametrize(
+    ("l4", "t4", "told"),
+    [
+        ([((1, 4), (8, 8), (32, 8))], [((1, 8), (8, 8), (32, 8))], "x 1x4 to 32x8, tuned for 8x8 for L4, and x 1x8 to 32x8"),
+        ([_LONG], [_SHORT], "x 1x4 to 32x512, tuned for 8x128 for L4, and x 1x4 to 32x128, tuned for 8x128 for T4"),
+        ([((1, 4), (8, 16), (32, 64))], [((1, 4), (8, 32), (32, 64))], "tuned for 8x16 for L4, and x 1x4 to 32x64, tuned for 8x32 for T4"),
+        (
+            [((1, 4), (8, 4), (16, 4)), ((9, 4), (32, 4), (32, 4))],
+            [((1, 4), (8, 4), (16, 4)), ((17, 4), (32, 4), (32, 4))],
+            "16x4, tuned for 8x4 and x 9x4 to 32x4, tuned for 32x4 for L4, and .* and x 17x4 to 32x4, tuned for 32x4 for T4",
+        ),
+    ],
+    ids=["min", "max", "opt", "two profiles"],
+)  # fmt: skip
+@pytest.mark.parametrize("backend", ["tensorrt", "python"])
+def test_kinds_with_other_profiles_are_refused_though_their_configurations_are_alike(backend, l4, t4, told, tmp_path):
+    open_ = {"shape": (None, None)}
+    built = plans(tmp_path / "built", L4={**L4, **open_, "profiles": l4}, T4={**T4, **open_, "profiles": t4})
+    error = refused(
+        built, tmp_path, errors.UsageError, f"the list of profiles is .*{told}", warm_up=False, backend=backend
+    )
+    assert "the same --shapes" in error.mend
+
+
+def test_a_row_of_one_number_is_not_a_row_of_one_column(tmp_path):
+    """Both are FP32[1] in config.pbtxt, and one of them has a reshape."""
+
+    def y(shape):
+        return {"outputs": [{"name": "y", "dtype": "float32", "shape": shape, "engine_dtype": ""}]}
+
+    built = plans(tmp_path / "built", L4={**L4, **y([None])}, T4={**T4, **y([None, 1])})
+    told = r"the list of outputs is y FP32\[1\] reshaped to \[\] for L4, and y FP32\[1\] for T4"
+    refused(built, tmp_path, errors.UsageError, told)
+    one(built / "L4", tmp_path)
+    told = r"the list of outputs is y FP32\[1\] reshaped to \[\] there, and y FP32\[1\] here"
+    with pytest.raises(errors.UsageError, match=told):
+        one(built / "T4", tmp_path)
+
+
 def test_another_dtype_or_output_of_a_kind_is_refused(tmp_path):
     y = [{"name": "z", "dtype": "float32", "shape": [None, 4], "engine_dtype": ""}]
     built = plans(tmp_path / "built", L4=L4, T4={**T4, "outputs": y})
@@ -246,7 +288,7 @@ def test_what_kinds_cannot_have_is_one_clear_line(options, told, tmp_path):
     refused(plans(tmp_path / "built"), tmp_path, errors.UsageError, told, **options)
 
 
-@pytest.mark.parametrize("name", ["model.py", "assets.extra", "__pycache__"])
+@pytest.mark.parametrize("name", ["model.py", "assets.extra", "__pycache__", "model.plan", "model.savedmodel"])
 def test_a_kind_with_a_name_that_the_version_has_for_itself_is_refused(name, tmp_path):
     built = plans(tmp_path / "built", **{"L4": L4, name: T4})
     refused(built, tmp_path, errors.UsageError, f"has a kind {name}, a name that a version")
@@ -264,12 +306,45 @@ def test_a_base_path_inside_the_folder_is_refused(tmp_path):
         published(built, built)
 
 
-def test_kinds_of_two_forms_are_no_folder_of_kinds(tmp_path, zoo_model):
+def test_kinds_of_two_forms_are_refused_and_both_are_named(tmp_path, zoo_model):
     built = plans(tmp_path / "built", L4=L4)
     assert kinds_of.kinds(str(built)) == {"L4": str(built / "L4")}
     assert kinds_of.kinds(str(built / "L4")) == {}
     shutil.copytree(zoo_model("digits_cnn"), built / "T4")
-    assert kinds_of.kinds(str(built)) == {}
+    with pytest.raises(errors.UsageError, match="has the plan directory L4, .*, and T4 there is the SavedModel"):
+        kinds_of.kinds(str(built))
+
+
+def test_one_saved_model_in_a_repository_is_no_kind(tmp_path, zoo_model):
+    one(zoo_model("digits_cnn"), tmp_path, max_batch_size=4)
+    assert kinds_of.kinds(str(tmp_path / "repository/m/1")) == {}
+
+
+@pytest.mark.parametrize("backend", ["tensorrt", "python"])
+def test_a_version_of_kinds_can_be_published_again(backend, tmp_path):
+    built = plans(tmp_path / "built")
+    published(built, tmp_path, backend=backend)
+    done = published(tmp_path / "repository/m/1", tmp_path / "again", backend=backend)
+    version = tmp_path / "again/repository/m/1"
+    assert done.evidence.valid and done.path == str(version)
+    assert sorted(os.listdir(version)) == sorted(os.listdir(tmp_path / "repository/m/1"))
+    assert [kind.digest for kind in done.kinds] == [files.digest(built / kind) for kind in ("L4", "T4")]
+
+
+def test_a_version_of_kinds_is_told_to_who_asks_for_one_model(tmp_path, tftrt, saved):
+    published(saved, tmp_path, unverified=True, max_batch_size=4)
+    published(plans(tmp_path / "plans"), tmp_path / "of_plans")
+    for version in (tmp_path / "repository/m/1", tmp_path / "of_plans/repository/m/1"):
+        done = tftrt("inspect", version)
+        assert_clear(done, 2, f"{version} is a version with several models, one for each kind of GPU: L4, T4")
+        assert f"give one of its folders, such as {version}/L4" in done.stderr
+
+
+def test_a_version_of_one_saved_model_is_not_called_one_of_kinds(tmp_path, zoo_model):
+    one(zoo_model("digits_cnn"), tmp_path, max_batch_size=4)
+    with pytest.raises(errors.UsageError, match="holds no saved_model.pb") as caught:
+        files.check(tmp_path / "repository/m/1")
+    assert caught.value.mend == f"did you mean {tmp_path / 'repository/m/1/model.savedmodel'}?"
 
 
 # All kinds or none
@@ -344,6 +419,13 @@ def test_a_later_version_of_the_same_kinds_keeps_the_configuration(tmp_path):
     with pytest.raises(errors.UsageError, match="8.0 A100/model.plan"):
         published(built, tmp_path)
     assert versions(tmp_path) == ["1", "2"]
+    told = (
+        "the new config.pbtxt names no file for compute capability 8.6 (L4/model.plan), 8.0 (A100/model.plan), as the one that "
+        "was there did"
+    )
+    assert published(built, tmp_path, replace_config=True).notes[-1] == told
+    assert named(tmp_path) == {"7.5": "T4/model.plan", "8.9": "L4/model.plan"}
+    assert not any("names no file" in note for note in published(built, tmp_path, replace_config=True).notes)
 
 
 @pytest.mark.parametrize("first", ["one", "several"])
@@ -381,6 +463,99 @@ def test_a_further_kind_needs_another_configuration_and_older_versions_that_lack
         published(tmp_path / "two", tmp_path)
 
 
+def several_versions(count):
+    return {"replace_config": True, "settings": config.Settings(versions=count)}
+
+
+def test_a_version_that_does_not_fit_is_refused_where_triton_would_serve_it(tmp_path):
+    """Triton loads the versions that it serves all or none."""
+    built = plans(tmp_path / "built")
+    one(built / "L4", tmp_path)
+    before = (tmp_path / "repository/m/config.pbtxt").read_text()
+    with pytest.raises(errors.UsageError) as caught:
+        published(built, tmp_path, **several_versions(2))
+    assert caught.value.cause == (
+        "version 1 does not fit the new config.pbtxt: no L4/model.plan and no T4/model.plan there, and Triton, which serves the latest "
+        "2, loads all that it serves or none"
+    )
+    assert caught.value.mend == "leave --triton_versions out, or remove version 1"
+    assert versions(tmp_path) == ["1"] and (tmp_path / "repository/m/config.pbtxt").read_text() == before
+    # Without the flag the version is out of what is served.
+    assert published(built, tmp_path, replace_config=True).notes[-1].startswith("version 1 does not fit")
+    assert published(built, tmp_path, **several_versions(2)).notes[-1].startswith("version 1 does not fit")
+    with pytest.raises(errors.UsageError, match="version 1 does not fit"):
+        published(built, tmp_path, **several_versions(4))
+    shutil.rmtree(tmp_path / "repository/m/1")
+    assert published(built, tmp_path, **several_versions(4)).version == 4
+
+
+def test_all_that_have_to_go_are_named_at_once(tmp_path):
+    built = plans(tmp_path / "built")
+    one(built / "L4", tmp_path)
+    one(built / "L4", tmp_path)
+    published(built, tmp_path, replace_config=True)
+    # Without version 2 the latest three would be 1, 3 and 4.
+    with pytest.raises(errors.UsageError, match="^versions 1, 2 do not fit") as caught:
+        published(built, tmp_path, **several_versions(3))
+    assert caught.value.mend.endswith("or remove versions 1, 2")
+
+
+def test_an_older_version_that_would_not_be_served_does_not_stop_the_one_that_is(tmp_path):
+    built = plans(tmp_path / "built")
+    one(built / "L4", tmp_path, version=5)
+    older = {"version": 4, "allow_older_version": True}
+    with pytest.raises(
+        errors.UsageError, match="^version 5 does not fit .* serves the latest version, loads"
+    ) as caught:
+        published(built, tmp_path, replace_config=True, **older)
+    assert caught.value.mend == "leave --version out, or remove version 5"
+    with pytest.raises(errors.UsageError, match="^version 5 does not fit") as caught:
+        published(built, tmp_path, **several_versions(2), **older)
+    assert caught.value.mend == "leave --version and --triton_versions out, or remove version 5"
+    assert versions(tmp_path) == ["5"]
+
+
+def test_a_version_that_appears_meanwhile_is_looked_at_before_anything_is_put_in_place(tmp_path, monkeypatch):
+    built, fill = plans(tmp_path / "built"), several._fill
+    published(built, tmp_path)
+    before = (tmp_path / "repository/m/config.pbtxt").read_text()
+
+    def slow(*arguments):
+        fill(*arguments)
+        (tmp_path / "repository/m/2").mkdir()
+
+    monkeypatch.setattr(several, "_fill", slow)
+    with pytest.raises(errors.UsageError, match="^version 2 does not fit"):
+        published(built, tmp_path, **several_versions(2))
+    assert versions(tmp_path) == ["1", "2"] and (tmp_path / "repository/m/config.pbtxt").read_text() == before
+
+
+def test_what_triton_takes_for_no_version_is_passed_over(tmp_path):
+    built = plans(tmp_path / "built")
+    published(built, tmp_path)
+    (tmp_path / "repository/m/007").mkdir()
+    (tmp_path / "repository/m/6").write_text("a file")
+    done = published(built, tmp_path, **several_versions(3))
+    assert done.version == 8 and not any("not fit" in note for note in done.notes)
+
+
+def test_kinds_that_changed_their_names_do_not_fit_though_the_files_are_there(tmp_path):
+    """config.pbtxt would send the plan for one GPU to the other."""
+    published(plans(tmp_path / "first", ada=L4, old=T4), tmp_path)
+    swapped = plans(tmp_path / "swapped", ada=T4, old=L4)
+    with pytest.raises(
+        errors.UsageError, match="^version 1 does not fit the new config.pbtxt: ada for 8.9 and old for 7.5 there"
+    ):
+        published(swapped, tmp_path, **several_versions(2))
+    note = published(swapped, tmp_path, replace_config=True).notes[-1]
+    assert (
+        note
+        == "version 1 does not fit the new config.pbtxt: ada for 8.9 and old for 7.5 there; Triton cannot go back to it"
+    )
+    (passport.folder(tmp_path / "repository/m/1") / passport.PUBLISH).write_text("{")
+    assert not any("does not fit" in note for note in published(swapped, tmp_path, replace_config=True).notes)
+
+
 def test_the_python_backend_takes_versions_of_one_model_and_of_several(tmp_path):
     """model.py looks into the version; config.pbtxt says nothing of it."""
     built = plans(tmp_path / "built")
@@ -416,6 +591,17 @@ def test_the_command_prints_each_kind_and_the_nodes(tmp_path, tftrt):
         tftrt("publish", built, "--model_name=m", f"--base_path={tmp_path / 'models'}"), 2, "serves SavedModels"
     )
     assert versions(tmp_path) == ["1"] and not (tmp_path / "models").exists()
+
+
+def test_kinds_that_need_no_evidence_are_not_called_unverified(tmp_path, tftrt, zoo_model):
+    for kind, gpu in (("L4", L4), ("T4", T4)):
+        model = shutil.copytree(zoo_model("digits_cnn"), tmp_path / "built" / kind)
+        said = {"name": gpu["gpu"], "compute_capability": gpu["compute_capability"]}
+        passport.write(model, passport.MANIFEST, {"gpu": said})
+    flags = ("--server=triton", "--model_name=m", f"--base_path={tmp_path / 'repository'}")
+    done = tftrt("publish", tmp_path / "built", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "L4          for compute capability 8.9" in done.stdout.splitlines() and "verified" not in done.stdout
 
 
 def test_from_python(tmp_path):

@@ -162,6 +162,13 @@ class SslConfig(Message, Protocol):
     client_verify: bool
 
 
+class TritonReshape(Message, Protocol):
+    """The model's own shape, where it is not the one that clients see."""
+
+    @property
+    def shape(self) -> MutableSequence[int]: ...
+
+
 class TritonTensor(Message, Protocol):
     """Triton's ModelInput and ModelOutput."""
 
@@ -171,7 +178,7 @@ class TritonTensor(Message, Protocol):
     @property
     def dims(self) -> MutableSequence[int]: ...
     @property
-    def reshape(self) -> Message: ...
+    def reshape(self) -> TritonReshape: ...
 
 
 class TritonInstances(Message, Protocol):

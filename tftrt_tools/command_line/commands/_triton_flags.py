@@ -175,10 +175,9 @@ def show(done: Publication, values: flags.FlagValues) -> None:
         f"{done.repository}/{done.model_name}/config.pbtxt" + (", which was there" if done.config_kept else ""),
     )
     for one in done.kinds:
-        say(
-            one.gpu_type, f"for compute capability {one.compute_capability}; verified {_verified(one.evidence) or 'NO'}"
-        )
-    if not done.kinds and (done.evidence.needed or done.evidence.said):
+        verified = f"; verified {_verified(one.evidence) or 'NO'}" if _judged(one.evidence) else ""
+        say(one.gpu_type, f"for compute capability {one.compute_capability}{verified}")
+    if not done.kinds and _judged(done.evidence):
         say("verified", _verified(done.evidence) or "NO")
     if done.warm_up:
         say("warm-up", f"{terminal.counted(done.warm_up, 'call')} in each instance")
@@ -187,6 +186,11 @@ def show(done: Publication, values: flags.FlagValues) -> None:
     names = dict.fromkeys(name for one in done.kinds for name in one.node_selector.values())
     if names:
         say("nodes", f"{nodes.LABEL}: {' or '.join(names)}")
+
+
+def _judged(evidence: Evidence) -> bool:
+    """Whether there is something to say of it: a model that TF-TRT did not make needs none."""
+    return bool(evidence.needed or evidence.said)
 
 
 def _verified(evidence: Evidence) -> str:

@@ -43,9 +43,22 @@ def check(path: str | os.PathLike[str]) -> pathlib.Path:
             "give the model that it was made from",
         )
     if not is_saved_model(path):
+        if kinds := _of_kinds(path):
+            raise errors.UsageError(
+                f"{path} is a version with several models, one for each kind of GPU: {', '.join(kinds)}",
+                f"give one of its folders, such as {path / kinds[0]}",
+            )
         raise errors.UsageError(f"not a SavedModel: {path} holds no saved_model.pb", _nearby(path))
     _check_variables(path)
     return path
+
+
+def _of_kinds(path: pathlib.Path) -> list[str]:
+    """The folders with models in a version that `tftrt publish --server=triton` made for several kinds of GPU; [] elsewhere."""
+    # That of one SavedModel has this folder.
+    if not (path / PASSPORT / "publish.json").is_file() or is_saved_model(path / "model.savedmodel"):
+        return []
+    return sorted(child.name for child in path.iterdir() if is_plan(child) or is_saved_model(child))
 
 
 def _nearby(path: pathlib.Path) -> str:

@@ -101,6 +101,8 @@ _SHAPES: dict[str, Any] = {
         "warmup": {"records": [{"shapes!": {str: [int]}, "signature!": str}], "count": int},
         "model": str,
         "command": str,
+        # Of Triton: the model of each kind of GPU.
+        "kinds": [{"gpu_type!": str, "compute_capability!": str}],
     },
 }
 

@@ -3,6 +3,7 @@ nodes with such GPUs, and all get one version number."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 from typing import Any, ClassVar
@@ -69,13 +70,36 @@ class Publications(results.Result):
 
 def kinds(model: str) -> dict[str, str]:
     """{kind: path of its model} in a directory of nothing but SavedModels, or of nothing but plan directories; {} for one model, and for
-    any other path."""
+    a path without any. A version that `publish` made of such a directory is one, too. Raises: UsageError where something else is beside
+    them."""
     folder = pathlib.Path(model)
     if not folder.is_dir() or files.is_saved_model(folder) or files.is_plan(folder):
         return {}
-    children = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
-    alike = any(all(map(of_form, children)) for of_form in (files.is_saved_model, files.is_plan))
-    return {one.name: str(one) for one in children} if alike else {}
+    children = {one.name: _form(one) for one in sorted(folder.iterdir()) if not one.name.startswith(".")}
+    form_of = {name: form for name, form in children.items() if form or name not in _OF_VERSION}
+    forms = {form for form in form_of.values() if form}
+    # Of one SavedModel in a repository of Triton: its version.
+    if not forms or list(form_of) == ["model.savedmodel"]:
+        return {}
+    first = next(name for name, form in form_of.items() if form)
+    if other := next((name for name, form in form_of.items() if form != form_of[first]), ""):
+        what = f"is {form_of[other]}" if form_of[other] else "is no model"
+        raise errors.UsageError(
+            f"{model} has {form_of[first]} {first}, as for a kind of GPU, and {other} there {what}",
+            f"move {other} elsewhere, or give one model, such as {folder / first}",
+        )
+    return {name: str(folder / name) for name in form_of}
+
+
+# What a version of kinds in a repository of Triton has beside their folders.
+_OF_VERSION = (files.EXTRAS, "model.py", "__pycache__")
+
+
+def _form(path: pathlib.Path) -> str:
+    """What a child of a directory is, "" for no model."""
+    with contextlib.suppress(PermissionError):  # lost+found
+        return "the SavedModel" if files.is_saved_model(path) else "the plan directory" if files.is_plan(path) else ""
+    return ""
 
 
 def publish_all(model: str, model_name: str, base_path: str, options: publish.Options) -> Publications:

@@ -64,6 +64,8 @@ _BACKENDS = {
         ),
     )
 }
+# What Triton takes where config.pbtxt names nothing else, of all backends.
+FILES = frozenset(backend.file for backend in _BACKENDS.values())
 _DEFAULTS: dict[Kind, Name] = {"plan": "tensorrt", "onnx": "onnxruntime", "savedmodel": "tensorflow"}
 
 

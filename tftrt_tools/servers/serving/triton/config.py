@@ -74,10 +74,12 @@ def make(
     return model_config
 
 
-def kept(path: pathlib.Path, made: config_types.TritonConfig, replace: bool) -> config_types.TritonConfig | None:
+def kept(
+    path: pathlib.Path, made: config_types.TritonConfig, backend: Backend, replace: bool
+) -> config_types.TritonConfig | None:
     """The ModelConfig in the file that is there and stays as it is, as it holds for all versions of the model; None where there is none.
 
-    Args: path: of the file. made: the ModelConfig that this version needs. replace: write it in any case.
+    Args: path: of the file. made: the ModelConfig that this version needs, of a backend. replace: write it in any case.
     Raises: UsageError where the two do not fit together.
     """
     if replace or not path.is_file():
@@ -87,7 +89,7 @@ def kept(path: pathlib.Path, made: config_types.TritonConfig, replace: bool) -> 
         there = triton_config.parse(path.read_text())
     except (ValueError, UnicodeDecodeError) as error:
         raise errors.UsageError(f"{path} cannot be read: {error}", mend) from None
-    for what, ours, other in _compared(there, made):
+    for what, ours, other in _compared(there, made, backend):
         if ours != other:
             raise errors.UsageError(
                 f"{path} holds for all versions of the model, and this one does not fit it: {what} is {ours} there, and "
@@ -124,7 +126,18 @@ def differing(one: config_types.TritonConfig, other: config_types.TritonConfig) 
             yield what, told(one), told(other)
 
 
-def _compared(there: config_types.TritonConfig, written: config_types.TritonConfig) -> Iterator[tuple[str, str, str]]:
+def dropped(path: pathlib.Path, made: config_types.TritonConfig) -> dict[str, str]:
+    """{compute capability: file} of those that the config.pbtxt which is there names and the new one does not."""
+    try:
+        there = files(triton_config.parse(path.read_text()))
+    except (OSError, ValueError):  # it is written anew
+        return {}
+    return {capability: file for capability, file in there.items() if capability not in files(made)}
+
+
+def _compared(
+    there: config_types.TritonConfig, written: config_types.TritonConfig, backend: Backend
+) -> Iterator[tuple[str, str, str]]:
     yield "the backend", there.platform or there.backend, written.platform or written.backend
     # A smaller one is the user's choice.
     yield (
@@ -133,14 +146,15 @@ def _compared(there: config_types.TritonConfig, written: config_types.TritonConf
         str(written.max_batch_size if not 0 < there.max_batch_size <= written.max_batch_size else there.max_batch_size),
     )
     yield "the signature", _signature(there), _signature(written)
-    # Further GPUs that take a file which the version has are the user's choice.
-    files = _files(written)
-    further = {key for key, path in _files(there).items() if key not in files and path in files.values()}
-    yield (
-        "cc_model_filenames, the file for each compute capability,",
-        _pairs({key: path for key, path in _files(there).items() if key not in further}),
-        _pairs(files),
-    )
+    # Triton's Python backend does not read that.
+    if backend.name != "python":
+        # Further GPUs that take a file which the version has are the user's choice.
+        ours, own = files(written), {*files(written).values()} or {backend.file}
+        yield (
+            "cc_model_filenames, the file for each compute capability,",
+            _pairs({key: path for key, path in files(there).items() if key in ours or path not in own}),
+            _pairs(ours),
+        )
     # Fewer profiles are the user's choice; of one that the plan has not, no instance can be made.
     profiles = _profiles(written) or {"0"}
     yield "the list of profiles", _joined(_profiles(there)), _joined(_profiles(there) & profiles)
@@ -157,13 +171,13 @@ def _joined(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "empty"
 
 
-def _files(config: config_types.TritonConfig) -> dict[str, str]:
+def files(config: config_types.TritonConfig) -> dict[str, str]:
     """{compute capability: path in the version's directory}."""
     return {entry.key: entry.value for entry in config.cc_model_filenames}
 
 
-def _pairs(files: Mapping[str, str]) -> str:
-    return ", ".join(f"{key} {path}" for key, path in sorted(files.items())) or "empty"
+def _pairs(named: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {path}" for key, path in sorted(named.items())) or "empty"
 
 
 def _numbers(numbers: Sequence[int]) -> str:
@@ -180,7 +194,14 @@ def _listed(tensors: Sequence[Any]) -> str:
 
 
 def _text(tensor: config_types.TritonTensor) -> str:
-    return f"{tensor.name} {triton_config.type_name(tensor.data_type)}[{','.join('?' if size < 0 else str(size) for size in tensor.dims)}]"
+    text = f"{tensor.name} {triton_config.type_name(tensor.data_type)}{_shape(tensor.dims)}"
+    if not tensor.HasField("reshape") or list(tensor.reshape.shape) == list(tensor.dims):
+        return text
+    return f"{text} reshaped to {_shape(tensor.reshape.shape)}"
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return f"[{','.join('?' if size < 0 else str(size) for size in sizes)}]"
 
 
 def _type(spec: InputSpec, own: Mapping[str, str], backend: Backend) -> str:

@@ -87,6 +87,9 @@ class TritonPythonModel:
 def _kinds(folder: str) -> dict[str, str]:
     """{compute capability: name of a folder in the version}, the names in order; {} for a version of one model."""
     found: dict[str, str] = {}
+    # One model may have another one in a folder of it.
+    if any(os.path.isfile(os.path.join(folder, name)) for name in ("plan.json", "model.onnx")):
+        return found
     for name in sorted(os.listdir(folder)):
         document = os.path.join(folder, name, "plan.json")
         if os.path.isfile(document):

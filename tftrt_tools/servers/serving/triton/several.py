@@ -11,15 +11,16 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tftrt_tools.base import errors
 from tftrt_tools.models.kinds.onnx.kind import ONNX
 from tftrt_tools.models.kinds.plan import document
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving.publishing import nodes, several, verification_check
-from tftrt_tools.servers.serving.triton import config, publish, putting
+from tftrt_tools.servers.serving.triton import backends, config, publish, putting
 from tftrt_tools.servers.serving.triton.publish import OfKind, Options, Prepared, Publication
+from tftrt_tools.servers.serving.triton.servable import Range
 
 _CAPABILITY = re.compile(r"[0-9]+\.[0-9]+")
 
@@ -92,7 +93,8 @@ def _prepared(kind: str, path: str, model_name: str, options: Options, capabilit
 
 
 def _check_names(model: str, paths: Mapping[str, str]) -> None:
-    if taken := next((kind for kind in paths if kind in publish.OWN), ""):
+    # A folder with the name of a backend's file would be what Triton takes for a GPU of no kind.
+    if taken := next((kind for kind in paths if kind in publish.OWN or kind in backends.FILES), ""):
         raise errors.UsageError(
             f"{model} has a kind {taken}, a name that a version in Triton's repository has for itself",
             "rename that folder, for example to the GPU's name",
@@ -126,12 +128,44 @@ def _check_alike(model: str, ready: Mapping[str, Prepared]) -> None:
     """Raise UsageError where one config.pbtxt cannot be that of all kinds."""
     (kind, one), *others = ready.items()
     for other_kind, other in others:
-        for what, ours, theirs in config.differing(one.config, other.config):
+        for what, ours, theirs in (*config.differing(one.config, other.config), *_other_profiles(one, other)):
             raise errors.UsageError(
                 f"{kind} and {other_kind} do not fit one config.pbtxt: {what} is {ours} for {kind}, and {theirs} for {other_kind}",
                 "build all kinds from one model with the same --shapes, as `tftrt build --on` does; or publish each with a --model_name "
                 f"of its own: `tftrt publish {os.path.join(model, kind)} --server=triton …`",
             )
+
+
+def _other_profiles(one: Prepared, other: Prepared) -> Iterator[tuple[str, str, str]]:
+    """As config.differing: profiles that do not take the same calls, or are not tuned for the same sizes. Of batches, those up to Triton's
+    largest count; for which ones Triton waits is compared there."""
+    largest = one.config.max_batch_size
+    if _ranges(one, largest) != _ranges(other, largest):
+        yield "the list of profiles", _profiles_text(one), _profiles_text(other)
+
+
+def _ranges(ready: Prepared, largest: int) -> list[dict[str, tuple[tuple[int, ...], ...]]]:
+    def counted(bounds: Range) -> tuple[tuple[int, ...], ...]:
+        if not largest:
+            return bounds
+        least, tuned, most = bounds
+        return (min(least[0], largest), *least[1:]), tuned[1:], (min(most[0], largest), *most[1:])
+
+    return [{name: counted(bounds) for name, bounds in profile.items()} for profile in ready.model.profiles]
+
+
+def _profiles_text(ready: Prepared) -> str:
+    """Such as "x 1x4 to 32x4, tuned for 8x4"."""
+    return (
+        " and ".join(
+            ", ".join(
+                "{} {} to {}, tuned for {}".format(name, *("x".join(map(str, one)) for one in (least, most, tuned)))
+                for name, (least, tuned, most) in profile.items()
+            )
+            for profile in ready.model.profiles
+        )
+        or "empty"
+    )
 
 
 def _check_onnx(paths: Mapping[str, str], options: Options) -> None:
