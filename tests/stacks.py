@@ -30,8 +30,6 @@ class Stack:
     """Those of two layers EinsumDense and a MultiHeadAttention between them. Keras 3 writes products of matrices for most."""
     exported_einsums: int
     """Those of a MultiHeadAttention that an export writes otherwise."""
-    ranges: tuple[str, str]
-    """Two methods for its INT8 ranges as a plan, of which the second has a fifth less noise. The stacks train other weights."""
 
 
 STACKS = {
@@ -46,7 +44,6 @@ STACKS = {
         shared=14,
         einsums=8,
         exported_einsums=6,
-        ranges=("entropy", "max"),
     ),
     "2.17": Stack(
         "2.17.1",
@@ -59,7 +56,6 @@ STACKS = {
         shared=12,
         einsums=2,
         exported_einsums=2,
-        ranges=("max", "percentile"),
     ),
 }
 
