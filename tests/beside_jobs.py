@@ -9,6 +9,7 @@ from tests.engine_files import engine_file
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs
 from tftrt_tools.tftrt.conversion.job.beside import Answer, Request
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine
 
 
 def done(request):
@@ -24,7 +25,8 @@ def done(request):
     if what == "cannot":
         raise errors.TftrtError("out of GPU memory")
     engine_file(asked.path, (1, 8), engine=b"beside " + request.node.encode())
-    return Answer(seconds=1.5, memory_bytes=7)
+    built = BuiltEngine(name=request.node, shapes=((1, 8),), bytes=1, seconds=1.5, peak_memory_bytes=7, cached=False)
+    return Answer(built=(built,))
 
 
 @jobs.job

@@ -275,8 +275,8 @@ def test_a_conversion_is_tried_with_the_data_and_the_folder_of_the_user(zoo_mode
         session.opened(place.parse("local")) as fleet,
         Trials(task, kept) as trials,
     ):
-        where = fleet_trials.Where(place=fleet.place, live=silent)
-        prefetch = fleet_trials.Prefetch(fleet, where, told, task, kept, trials)
+        opened = fleet_trials.Opened(fleet=fleet, live=silent)
+        prefetch = fleet_trials.Prefetch(opened, told, task, kept, trials)
         assert prefetch.width == 2
         # Failures are left to the search, but for these here.
         monkeypatch.setattr(trials, "ran_out_of_time", lambda failure: True)

@@ -153,7 +153,7 @@ def test_the_job_of_a_helper_builds_what_it_was_sent(steps, builds, tmp_path, mo
     monkeypatch.setattr(beside_job.gpu_module, "seen", lambda: GPU)
     sent = []
 
-    def call(self, stack, gpu, started, lone, asked):
+    def call(self, started, lone, asked):
         path = tmp_path / "graph"
         path.write_bytes(lone.graph_def.SerializeToString())
         request = beside.Request(graph=str(path), node=lone.node, inputs=lone.inputs, asked=asked)

@@ -48,6 +48,14 @@ class Where:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Opened:
+    """An open fleet; the fields as those of Where."""
+
+    fleet: Fleet
+    live: Callable[[], AbstractContextManager[Callable[[Sequence[Row]], None]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked(records.Record):
     """One trial. told: for what makes its model; settings: a Settings as a dict; work_dir: has the calibrations that are done; output: the
     folder in which it works; folder: the user's, for modules and relative paths; log_file: of this trial, "" for none."""
@@ -86,14 +94,12 @@ class Prefetch:
     which tries it alone: several share the memory and the disk of this machine.
     """
 
-    def __init__(
-        self, fleet: Fleet, where: Where, told: makers.Asked, task: Task, journal: Journal, trials: Trials
-    ) -> None:
-        """Args: fleet: of `where`; told: what makers are told."""
-        self._fleet, self._live, self._told, self._task = fleet, where.live, told, task
+    def __init__(self, opened: Opened, told: makers.Asked, task: Task, journal: Journal, trials: Trials) -> None:
+        """Args: told: what makers are told."""
+        self._fleet, self._live, self._told, self._task = opened.fleet, opened.live, told, task
         self._journal, self._trials = journal, trials
         self._wanted, self._numbers = stack.here(), itertools.count(1)
-        self.width = max(1, int(sum(one.get("GPU", 0) for one in fleet.nodes().values())))
+        self.width = max(1, int(sum(one.get("GPU", 0) for one in opened.fleet.nodes().values())))
 
     def __call__(self, listed: Sequence[Named], seconds: float) -> None:
         """As search.Prefetch. A trial alone is left to the search. Raises: TftrtError where the fleet has gone."""
@@ -108,7 +114,7 @@ class Prefetch:
             asked = {name: self._of(name, one, self._folder(left)) for name, one in tasks.items()}
             outcomes = running.run(
                 self._fleet,
-                [self._task_of(name, one) for name, one in asked.items()],
+                [fleet_task.Task(name=name, job=trial, request=one.to_dict()) for name, one in asked.items()],
                 self._wanted,
                 changed,
                 goes_on=lambda rows: sum(row.seconds or 0.0 for row in rows) < seconds,
@@ -143,9 +149,6 @@ class Prefetch:
             log_file=f"{os.path.abspath(log_file)}.trial-{name.partition(' ')[0]}" if log_file else "",
         )
 
-    def _task_of(self, name: str, asked: Asked) -> fleet_task.Task:
-        return fleet_task.Task(name=name, job=trial, request=asked.to_dict())
-
     def _keep(self, one: Named, outcome: Outcome, folder: pathlib.Path) -> None:
         """Put what was measured and made into the work folder; what is there stays."""
         backend, settings = one
@@ -175,13 +178,13 @@ def _text(one: Named) -> str:
 
 
 @contextlib.contextmanager
-def opened(where: Where | None) -> Iterator[Fleet | None]:
-    """Yields: the fleet; None without `where`. Raises: TftrtError where it does not start."""
+def opened(where: Where | None) -> Iterator[Opened | None]:
+    """Yields: Opened; None without `where`. Raises: TftrtError where it does not start."""
     if where is None:
         yield None
         return
     with session.opened(where.place) as fleet:
-        yield fleet
+        yield Opened(fleet=fleet, live=where.live)
 
 
 def of_settings(written: Mapping[str, Any]) -> Settings:

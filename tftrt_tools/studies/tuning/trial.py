@@ -150,15 +150,12 @@ class Trials:
 
     def __exit__(self, *raised: object) -> None:
         try:
-            self._end_worker()
+            self.rest()
         finally:
             self._lock.close()
 
     def rest(self) -> None:
-        """Let go of the GPU until the next trial."""
-        self._end_worker()
-
-    def _end_worker(self) -> None:
+        """End the worker, which lets go of the GPU; the next trial starts another one."""
         self._stack.close()
         # A worker that was killed in a trial could not remove its model.
         for path in self._journal.folder.glob(".trial-*"):
@@ -177,7 +174,7 @@ class Trials:
         """Call the job in the worker for `seconds` at most, and without progress as long as `silence` says; start a worker if there is
         none. Raises: as child.Worker.call."""
         if self._worker is None or not self._worker.alive:
-            self._end_worker()
+            self.rest()
             self._started += 1
             log_file = self._log_file and self._log_file + (f".{self._started}" if self._started > 1 else "")
             self._worker = self._stack.enter_context(self._job.worker(ENV, log_file))
@@ -313,7 +310,7 @@ class Trials:
     def _without_builds(self, measured: Measured) -> Measured:
         """The same. A build that was given up goes on in the worker, and would take the GPU from the next trial: it ends here."""
         if _LATE.search(measured.failure):
-            self._end_worker()
+            self.rest()
         return measured
 
     def in_turns(self, trials: Sequence[Trial], timed: Timed) -> Final:
@@ -355,7 +352,7 @@ class Trials:
         return Final.from_dict(self._journal.fact("final", key, lambda: self._alone(Request(final=asked)).to_dict()))
 
     def _alone(self, request: Request) -> Final:
-        self._end_worker()
+        self.rest()
         try:
             return _present(self._ask(request, silence=_TURNS_WITHIN).final)
         except child.ChildBug as bug:

@@ -20,7 +20,6 @@ from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.files import documents, scratch, whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
-from tftrt_tools.fleet.session import Fleet
 from tftrt_tools.models.backends.protocol import Made, Work
 from tftrt_tools.models.execution import constancy, npz, run
 from tftrt_tools.models.execution.run import Call
@@ -179,7 +178,7 @@ def tune(
         names = {name: (name, *walked.twins[name]) for name in walked.names}
         with fleet_trials.opened(where) as fleet:
             prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
-            return _searched(source, settings, options, table, gpu, journal, prepared, names, where, fleet)
+            return _searched(source, settings, options, table, gpu, journal, prepared, names, fleet)
 
 
 def _searched(
@@ -191,8 +190,7 @@ def _searched(
     journal: journal_module.Journal,
     prepared: "_Prepared",
     names: Mapping[str, tuple[str, ...]],
-    where: fleet_trials.Where | None,
-    fleet: Fleet | None,
+    fleet: fleet_trials.Opened | None,
 ) -> Found:
     """Try, choose, and time the best in turns. Args: source: as the user named it; names: of each signature. Returns: Found."""
     shown = nothing_shown(prepared.scoring.calls, options.allow_constant_outputs)
@@ -260,7 +258,7 @@ def _searched(
             strategies=space_module.strategies(base, prepared.calls) if converted else (),
             percentile=options.percentile,
         )
-        prefetch = fleet_trials.Prefetch(fleet, where, told, task, journal, trials) if where and fleet else None
+        prefetch = fleet_trials.Prefetch(fleet, told, task, journal, trials) if fleet else None
         outcome = search_module.search(
             _means(task, journal, trials),
             space,

@@ -22,10 +22,10 @@ from tftrt_tools.base.process import background, child, jobs
 from tftrt_tools.base.stack import local_gpus
 from tftrt_tools.models.engine_cache.key import Fed
 from tftrt_tools.models.engine_cache.store import Place, Store
+from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine
 
 if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.job.lone_engine import LoneEngine
-    from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine
 
 _END_SECONDS = 10
 VARIABLE = local_gpus.HELPERS
@@ -58,8 +58,7 @@ class Request(records.Record):
 class Answer(records.Record):
     """What became of it. refused: the reason, None where it was built."""
 
-    seconds: float = 0.0
-    memory_bytes: int | None = None
+    built: tuple[BuiltEngine, ...] = ()
     refused: str | None = None
 
 
@@ -86,7 +85,7 @@ def place(store: Store | None) -> Place | None:
     return Place(folder=str(store.folder) if store.folder else None, max_bytes=store.max_bytes)
 
 
-Make = Callable[[str, Call], "list[BuiltEngine]"]
+Make = Callable[[str, Call], list[BuiltEngine]]
 
 
 class Helpers:
@@ -109,7 +108,9 @@ class Helpers:
     def work(self, gpu: str) -> None:
         """Make one name after the other, until none is left. Args: gpu: CUDA_VISIBLE_DEVICES of the process."""
         with contextlib.ExitStack() as stack:
-            call = functools.partial(self._call, stack, gpu, [])
+            # A process that this thread started ends with it at the latest.
+            started = functools.cache(lambda: self._started(stack, gpu))
+            call = functools.partial(self._call, started)
             while (name := self._next()) is not None:
                 future = self._begun[name]
                 try:
@@ -136,27 +137,21 @@ class Helpers:
             self._begun[name] = concurrent.futures.Future()
             return name
 
-    def _call(
-        self,
-        stack: contextlib.ExitStack,
-        gpu: str,
-        started: list[jobs.Worker[Request, Answer]],
-        lone: LoneEngine,
-        asked: Asked,
-    ) -> Answer:
-        if not started:
-            # A process that its thread started ends with that thread at the latest.
-            worker = stack.enter_context(build.worker({"CUDA_VISIBLE_DEVICES": gpu, VARIABLE: None}))
-            with self._lock:
-                self._workers.append(worker)
-                if self.ended:
-                    raise errors.TftrtError("the conversion has ended")
-            started.append(worker)
+    def _started(self, stack: contextlib.ExitStack, gpu: str) -> jobs.Worker[Request, Answer]:
+        worker = stack.enter_context(build.worker({"CUDA_VISIBLE_DEVICES": gpu, VARIABLE: None}))
+        with self._lock:
+            self._workers.append(worker)
+            if self.ended:
+                raise errors.TftrtError("the conversion has ended")
+        return worker
+
+    def _call(self, started: Callable[[], jobs.Worker[Request, Answer]], lone: LoneEngine, asked: Asked) -> Answer:
+        worker = started()
         path = self._folder / lone.node
         path.write_bytes(lone.graph_def.SerializeToString())
         try:
             request = Request(graph=str(path), node=lone.node, inputs=lone.inputs, asked=asked)
-            return started[0].call(request).result
+            return worker.call(request).result
         finally:
             path.unlink()
 

@@ -25,9 +25,9 @@ def job(request: Request) -> Answer:
     gpu = gpu_module.identity()
     timings = TimingCache.of(asked.cache.store() if asked.cache else None, asked.versions, asked.gpu, gpu)
     try:
-        seconds, memory = engines.written(
+        built = engines.written(
             lone, asked.feeds, asked.dynamic, asked.path, gpu, timings, build_progress.Silent(), asked.what
         )
     except engines.Refused as error:
         return Answer(refused=str(error))
-    return Answer(seconds=seconds, memory_bytes=memory)
+    return Answer(built=tuple(built))

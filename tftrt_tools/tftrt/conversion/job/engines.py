@@ -170,12 +170,11 @@ def written(
     timings: TimingCache,
     shown: build_progress.Shown,
     what: str,
-) -> tuple[float, int | None]:
+) -> list[BuiltEngine]:
     """Build an engine op in this process, and write its engines to `path`.
 
     Args: gpu: the GPU's identity. shown: is told what goes on. what: the engine in messages, such as "engine 1 of 2 of signature 's'".
-    Returns: (seconds, bytes of GPU memory at most, None where nothing says).
-    Raises: Refused; TftrtError where it fails at these shapes, or memory runs out.
+    Returns: the BuiltEngines. Raises: Refused; TftrtError where it fails at these shapes, or memory runs out.
     """
     node = next(node for node in lone.graph_def.node if node.name == lone.node)
     dtypes = [tf.dtypes.as_dtype(dtype).name for dtype in node.attr["InT"].list.type]
@@ -187,9 +186,10 @@ def written(
             _compile(lone, tensors, dynamic, what)
             seconds = time.monotonic() - start
             some = tf_private.serialize_engines(lone.node, path)
-    if not some or not engine_assets.read_file(path):
+    built = _described(path, round(seconds, 2), memory.bytes, cached=False) if some else []
+    if not built:
         raise Refused(build_log.reason(native_log.since(logged)))
-    return round(seconds, 2), memory.bytes
+    return built
 
 
 def _compile(lone: LoneEngine, feeds: Sequence[Sequence[Any]], dynamic: bool, what: str) -> None:
@@ -334,27 +334,25 @@ class _Builder:
         return _described(path, entry.record.build_seconds, None, cached=True)
 
     def _build(self, engine: str) -> list[BuiltEngine]:
-        path, dynamic = self.path(engine), self._settings.dynamic
-        seconds, memory = written(
+        return written(
             self._lone[engine][0],
             self._feeds[engine],
-            dynamic,
-            path,
+            self._settings.dynamic,
+            self.path(engine),
             self._gpu,
             self._timings,
             self._shown,
             self._named(engine),
         )
-        return _described(path, seconds, memory, cached=False)
 
     def _built_beside(self, engine: str, call: beside.Call) -> list[BuiltEngine]:
-        path, site = self.path(engine), self._site
+        site = self._site
         done = call(
             self._lone[engine][0],
             beside.Asked(
                 feeds=self._feeds[engine],
                 dynamic=self._settings.dynamic,
-                path=str(path),
+                path=str(self.path(engine)),
                 gpu=site.gpu,
                 versions=site.versions,
                 cache=beside.place(site.store),
@@ -363,7 +361,7 @@ class _Builder:
         )
         if done.refused is not None:
             raise Refused(done.refused)
-        return _described(path, done.seconds, done.memory_bytes, cached=False)
+        return list(done.built)
 
     def _named(self, engine: str) -> str:
         return f"engine {self._positions[engine]} of signature {self._result.name!r}"
