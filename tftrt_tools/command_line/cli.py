@@ -91,6 +91,11 @@ def _told(argv: list[str]) -> int:
 
         print(f"tftrt-tools {__version__}")
         return errors.EXIT_DONE
+    if argv[0] == "completion":
+        from tftrt_tools.command_line.commands import _completion
+
+        print(_completion.script(" ".join(argv[1:]), COMMANDS), end="")
+        return errors.EXIT_DONE
     signals.install()
     starting.leave_out_the_current_folder()
     return _run(argv[0], argv[1:])
@@ -140,6 +145,7 @@ def _overview() -> str:
     lines += [
         "",
         "`tftrt COMMAND --help`, or `tftrt help COMMAND`, lists a command's flags; `--flagfile=FILE` reads flags from a file.",
+        "`source <(tftrt completion bash)`, or zsh, completes commands and flags.",
         "exit codes: 0 done, 1 it could not be done, 2 wrong usage, 3 a check failed, 4 too noisy to tell",
     ]
     return "\n".join(lines)

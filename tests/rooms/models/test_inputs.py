@@ -12,7 +12,7 @@ from tests.command_here import run_tftrt
 from tests.command_line import assert_clear
 from tests.picture_files import pictures
 from tftrt_tools.base import errors
-from tftrt_tools.command_line.commands import _calibration_flags, _data_flags, _flags
+from tftrt_tools.command_line.commands import _calibration_flags, _data_flags, _flags, _help
 from tftrt_tools.command_line.commands import bench as bench_command
 from tftrt_tools.command_line.commands import calibrate as calibrate_command
 from tftrt_tools.command_line.commands import data as data_command
@@ -433,8 +433,8 @@ def test_old_names_of_signature_keys_are_taken_and_not_shown(old):
     ):
         values, _ = _flags.parse(name, command, [old])
         assert values.signature_keys == expected
-        shown = _flags.help_text(name, command, values)
-        assert "--signature_keys" in shown and "signature_name" not in shown and "signature_key\n" not in shown
+        shown = _help.text(name, command, values)
+        assert "--signature_keys" in shown and "signature_name" not in shown and "--signature_key " not in shown
 
 
 def test_flags_of_pictures_speak_of_the_pictures_beside_arrays(tmp_path):

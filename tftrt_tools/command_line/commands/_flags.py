@@ -8,14 +8,13 @@ import io
 import math
 import os
 import re
-import textwrap
 from typing import TYPE_CHECKING, Any, Protocol
 
 from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.commands import _places
+from tftrt_tools.command_line.commands import _help, _places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +69,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         if isinstance(values[flag].value, float) and math.isnan(values[flag].value):
             raise errors.UsageError(f"--{flag}=nan is no number", f"`tftrt {name} --help` says what it takes")
     if values.help:
-        print(help_text(name, command, values))
+        print(_help.text(name, command, values))
         return None, None
     positional = _named_by_place(name, values, getattr(command, "ARGUMENTS", ()), positional)
     _places.make_local(values, positional, getattr(command, "URLS", ()))
@@ -143,22 +142,6 @@ def _refused(said: str) -> str:
     """What absl says of a value, without Python's words for a text that is no number."""
     found = re.match(r"flag (--\w+=.*): (invalid literal for int|could not convert string to float)", said)
     return f"{found[1]} is no {'whole ' if found[2].endswith('int') else ''}number" if found else said
-
-
-def help_text(name: str, command: ModuleType, values: flags.FlagValues) -> str:
-    """The command's docstring, then each flag with its default."""
-    lines = [(command.__doc__ or "").strip(), "", "flags:"]
-    for flag_name in sorted(values):
-        flag = values[flag_name]
-        if flag_name != flag.name:
-            continue
-        form = f"--[no]{flag_name}" if flag.boolean else f"--{flag_name}"
-        default = "" if flag.default in (None, False, []) else f" [{flag.default_as_str}]"
-        lines.append(f"  {form}")
-        lines += textwrap.wrap(
-            " ".join(flag.help.split()) + default, 96, initial_indent="      ", subsequent_indent="      "
-        )
-    return "\n".join(lines)
 
 
 def listed(values: Sequence[str]) -> str:
