@@ -29,7 +29,7 @@ from tests.pages import DEVELOPERS, DOCS, PAGES, TEXTS, blocks, in_order, unprin
 from tftrt_tools.accuracy import metrics, thresholds, verify
 from tftrt_tools.base import choices, errors
 from tftrt_tools.command_line import cli
-from tftrt_tools.command_line.commands import _flags, _help
+from tftrt_tools.command_line.commands import _help
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.servers.serving import server_flags
 from tftrt_tools.studies.profiling import profile
@@ -56,9 +56,9 @@ def without_blocks(text):
 
 def flags_of(command):
     """Every spelling that the command accepts, without dashes."""
-    text = _help.text(command, module(command), parsed(command, [])[0])
-    names = set(re.findall(r"^  --(?:\[no\])?(\w+)$", text, re.MULTILINE))
-    negated = {f"no{name}" for name in re.findall(r"^  --\[no\](\w+)$", text, re.MULTILINE)}
+    values = parsed(command, [])[0]
+    names = set(_help.shown(values))
+    negated = {f"no{name}" for name in names if values[name].boolean}
     return names | negated | {"flagfile"}
 
 
