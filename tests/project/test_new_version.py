@@ -130,7 +130,7 @@ def test_what_a_step_reads_an_earlier_one_has_made():
                 *named,
                 *(
                     values[key]
-                    for key in ("input_saved_model_dir", "native", "data", "model_config_file")
+                    for key in ("input_saved_model_dir", "native", "candidate", "data", "model_config_file")
                     if key in values
                 ),
             ]

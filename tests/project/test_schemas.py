@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from docs.tools import schemas
+from tests.fleet_results import kind, result
 from tests.regress_results import regression
-from tests.rooms.studies.test_fleet_builds import kind, result
 from tftrt_tools.base import records
 from tftrt_tools.studies.regression import comparison
 

@@ -11,12 +11,12 @@ import pytest
 from tests import fleets
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
+from tests.fleet_results import kind, result
 from tftrt_tools.base import errors
 from tftrt_tools.fleet.place import parse
-from tftrt_tools.fleet.task import Where
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.studies.fleet_builds import building, junit
-from tftrt_tools.studies.fleet_builds.building import Asked, Built, FleetBuild, KindBuilt
+from tftrt_tools.studies.fleet_builds.building import Asked, Built, FleetBuild
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"
@@ -24,24 +24,6 @@ needs_ray = pytest.mark.skipif(
 FLEET_BUILD = ROOT / "docs/schemas/fleet_build.json"
 T4, L4 = "accelerator_type:T4", "accelerator_type:L4"
 STRIPPED = Asked(backend="tftrt")
-
-
-def kind(gpu_type, **facts):
-    """KindBuilt of one that is there with its engines, but for `facts`."""
-    there = {
-        "status": "done",
-        "output": f"/built/{gpu_type}",
-        "where": Where(node="n", host="h", gpus="0"),
-        "seconds": 2.5,
-        "built": Built(complete=True, text=("2 engines",), made={"engines": 2}),
-    }
-    return KindBuilt(gpu_type=gpu_type, **there | facts)
-
-
-def result(*kinds):
-    """FleetBuild of them."""
-    facts = {"model": "/m", "output": "/built", "on": "ray://h:10001", "shapes": "x:1", "content_digest": "sha256:0"}
-    return FleetBuild(**facts, kinds=kinds, seconds=3.0)
 
 
 @needs_ray
@@ -125,20 +107,25 @@ def test_junit_has_a_case_for_each_kind():
         kind("A100", built=Built(complete=False, text=("1 of 2 engines",), made={})),
         kind("H100", status="not placeable", output="", built=None, where=None, cause="no H100", mend="add one"),
         kind("A10G", status="died", output="", built=None, cause="it went"),
+        kind("V100", status="refused", output="", built=None, cause="h has another driver"),
     )
     root = ElementTree.fromstring(junit.text(done))
     (suite,) = root.findall("testsuite")
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped", "time")} == {
-        "tests": "5", "failures": "2", "errors": "2", "skipped": "0", "time": "3.000",
+        "tests": "6", "failures": "2", "errors": "3", "skipped": "0", "time": "3.000",
     }  # fmt: skip
-    assert suite.get("timestamp") == done.created and root.get("tests") == "5"
+    assert suite.get("timestamp") == done.created and root.get("tests") == "6"
     cases = {one.get("name"): one for one in suite.findall("testcase")}
-    assert list(cases) == ["T4", "L4", "A100", "H100", "A10G"]
+    assert list(cases) == ["T4", "L4", "A100", "H100", "A10G", "V100"]
     assert all(one.get("classname") == "tftrt.build" for one in cases.values())
     assert cases["T4"].find("system-out").text == "built on h, GPU 0: /built/T4" and cases["T4"].get("time") == "2.500"
     found = cases["L4"].find("failure")
     assert found.get("message") == "no <space> \ufffd" and "make some" in found.text and "on h, GPU 0" in found.text
     assert cases["A100"].find("failure").get("message") == "not all engines are there"
     assert "1 of 2 engines" in cases["A100"].find("failure").text
-    assert [cases[name].find("error").get("type") for name in ("H100", "A10G")] == ["not placeable", "died"]
+    assert [cases[name].find("error").get("type") for name in ("H100", "A10G", "V100")] == [
+        "not placeable",
+        "died",
+        "refused",
+    ]
     assert not done.complete and result(kind("T4")).complete
