@@ -3,6 +3,8 @@ built is a model without engines."""
 
 import importlib.util
 import json
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import jsonschema
@@ -129,3 +131,16 @@ def test_junit_has_a_case_for_each_kind():
         "refused",
     ]
     assert not done.complete and result(kind("T4")).complete
+
+
+@needs_ray
+def test_after_a_cluster_the_same_process_opens_a_fleet_of_this_machine():
+    """Ray keeps what it was imported with."""
+    code = (
+        "from tftrt_tools.base import errors\nfrom tftrt_tools.fleet import place, session\n"
+        "try:\n    session.opened(place.parse('ray://127.0.0.1:1')).__enter__()\n"
+        "except errors.TftrtError as error:\n    assert 'no fleet answers' in error.cause\n"
+        "with session.opened(place.parse('local')) as fleet:\n    print(len(fleet.nodes()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
