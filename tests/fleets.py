@@ -39,6 +39,8 @@ def cluster(*kinds, env=None):
     with environment.variables({**ENV, "PYTHONPATH": path}):
         from ray.cluster_utils import Cluster
 
+        # An earlier test of this process may have imported Ray with another environment.
+        session._read_anew()
         port = free_port()
         started = Cluster(
             initialize_head=True,

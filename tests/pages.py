@@ -37,6 +37,7 @@ DOCS = tuple(
         "running",
         "bench",
         "regress",
+        "new_version",
         "python",
         "client",
         "triton",

@@ -13,7 +13,7 @@ import pytest
 
 _PACKAGES = frozenset({"tensorflow", "keras"})
 # Large, or of no use without TensorFlow: the extra `dev` leaves them out.
-_IN_VENV_ALONE = frozenset({"tensorflow_serving", "tensorrt", "tf2onnx", "kubernetes_validate", "mkdocs"})
+_IN_VENV_ALONE = frozenset({"tensorflow_serving", "tensorrt", "tf2onnx", "kubernetes_validate", "jsonschema", "mkdocs"})
 _STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"})
 
 

@@ -24,13 +24,12 @@ _CONNECTS = 3
 _REACHED_SECONDS = 10
 # Ray's own sockets lie below its folder: "/session_<date>_<pid>/sockets/plasma_store".
 _SOCKET_BYTES, _RAYS_BYTES = 107, 70
-# Before Ray is imported: where its head has gone, each call would start another Ray on this machine.
-_NO_OTHER = {"RAY_ENABLE_AUTO_CONNECT": "0"}
-# The same: it would replace 127.0.0.1 by the machine's own address and listen there, on every interface. And nothing is sent
-# to Ray's makers, nothing of Ray's own is printed: it goes to stdout, where a result may go.
+# Before Ray is imported. Where its head has gone, each call would start another Ray on this machine. And it would replace 127.0.0.1 by the
+# machine's own address and listen there, on every interface: in a fleet of this machine, which may follow in the same process.
+_IMPORTED_WITH = {"RAY_ENABLE_AUTO_CONNECT": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# Nothing is sent to Ray's makers, nothing of Ray's own is printed: it goes to stdout, where a result may go.
 _LOCAL = {
-    **_NO_OTHER,
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    **_IMPORTED_WITH,
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
@@ -98,7 +97,7 @@ def _local() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _cluster(place: Place) -> Iterator[Any]:
-    with environment.variables(_NO_OTHER):
+    with environment.variables(_IMPORTED_WITH):
         ray = _imported()
     try:
         # Ray's client asks a head that is not there for 30 s.

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.example_flags import check_flags
+from tests.example_flags import check_flags, check_flags_elsewhere
+from tftrt_tools.base import errors
 from tftrt_tools.base.stack import images, releases
 from tftrt_tools.base.wire import config_messages
 from tftrt_tools.servers.serving import metric_names, server_flags
@@ -24,7 +25,7 @@ from tftrt_tools.servers.serving import metric_names, server_flags
 SERVING = ROOT / "serving"
 MONITORING = SERVING / "monitoring"
 DASHBOARD = MONITORING / "grafana/dashboards/tensorflow-serving.json"
-KUSTOMIZATIONS = {"kubernetes", "kserve"}
+KUSTOMIZATIONS = {"kubernetes", "kserve", "kuberay"}
 VERSION = SERVING / "version" / "kustomization.yaml"
 MANIFESTS, KSERVE = (
     sorted(path for path in (SERVING / folder).glob("*.yaml") if path.name != "kustomization.yaml")
@@ -103,13 +104,22 @@ def test_the_dockerfile_makes_both_images_of_each_version(own):
     assert f"'.[{extra}]'" in stages()[f"tools-{own.tensorflow}"]
     for name in ("tools", "serving"):
         assert stages()[name].startswith(f"FROM {name}-${{TENSORFLOW}} AS ") and "USER 10001" in stages()[name]
+    # KubeRay's pods: Ray of the constraints, and no other user.
+    assert stages()["fleet"].startswith("FROM tools AS fleet\n") and stages()["fleet"].rstrip().endswith(
+        "USER 10001:10001"
+    )
+    constraints = {releases.RECOMMENDED: "constraints.txt", releases.LAST: "constraints-2.17.txt"}[own.tensorflow]
+    assert f" {constraints} ./\n" in stages()[f"tools-{own.tensorflow}"], "it lies in the working directory"
+    assert "WORKDIR /opt/tftrt-tools\n" in stages()[f"tools-{own.tensorflow}"]
+    assert re.search(r"^ray==", (ROOT / constraints).read_text(), re.MULTILINE)
     assert "TFTRT_SERVER=tftrt/serving:${TENSORFLOW}" in stages()["tools"] and "\nARG TENSORFLOW\n" in stages()["tools"]
     # Engines of the TensorRT that stands in for 8.6.1 are read by no server.
     assert "libnvinfer_builder_resource.so.8.6.1" in stages()[f"tools-{releases.LAST}"]
     argument = "" if own.tensorflow == releases.RECOMMENDED else f"--build-arg TENSORFLOW={own.tensorflow} "
     for text in (DOCKERFILE, (SERVING / "README.md").read_text()):
         assert f"docker build --file serving/Dockerfile {argument}--tag {own.name} ." in text
-        assert f"{argument}--target tools --tag tftrt/tools:{own.tensorflow} ." in text
+        for target in ("tools", "fleet"):
+            assert f"{argument}--target {target} --tag tftrt/{target}:{own.tensorflow} ." in text
 
 
 def test_what_the_dockerfile_copies_is_there_and_not_ignored():
@@ -133,7 +143,11 @@ def test_digests_are_arguments_and_none_is_invented():
         ("SERVING_DIGEST", '""'),
         ("PYTHON_DIGEST", '""'),
     ]
-    bases = [line for line in re.findall(r"^FROM .*", DOCKERFILE, re.MULTILINE) if "${TENSORFLOW}" not in line]
+    bases = [
+        line
+        for line in re.findall(r"^FROM .*", DOCKERFILE, re.MULTILINE)
+        if not re.search(r"\$\{TENSORFLOW\}|^FROM tools ", line)
+    ]
     assert len(bases) == 5 and all(re.search(r"\$\{\w+_DIGEST\} AS", line) for line in bases)
     assert "sha256" not in DOCKERFILE
 
@@ -428,14 +442,19 @@ def test_kubernetes_takes_every_manifest(version):
 def test_the_version_stands_in_one_place_and_every_image_is_of_it():
     component = yaml.safe_load(VERSION.read_text())
     assert component["images"] == [
-        {"name": f"tftrt/{name}", "newTag": releases.RECOMMENDED} for name in ("serving", "tools")
+        {"name": f"tftrt/{name}", "newTag": releases.RECOMMENDED} for name in ("serving", "tools", "fleet")
     ]
-    assert VERSION.read_text().count(f'"{releases.RECOMMENDED}"') == 1, "the second is an alias of the first"
+    assert VERSION.read_text().count(f'"{releases.RECOMMENDED}"') == 1, "the others are aliases of the first"
     for folder in KUSTOMIZATIONS:
         kustomization = yaml.safe_load((SERVING / folder / "kustomization.yaml").read_text())
         assert kustomization["components"] == ["../version"]
         assert all((SERVING / folder / name).is_file() for name in kustomization["resources"])
     used = {container["image"] for _, pod in pods() for container in pod["containers"]}
+    used |= {
+        image
+        for path in (SERVING / "kuberay").glob("*.yaml")
+        for image in re.findall(r"^ +image: (\S+)", path.read_text(), re.MULTILINE)
+    }
     assert used == {f"{one['name']}:{one['newTag']}" for one in component["images"]}
     (line,) = (
         line
@@ -457,11 +476,13 @@ def test_kustomize_puts_the_version_into_every_image(version, tmp_path):
     assert tags == {
         "kubernetes": {f"tftrt/serving:{version}", f"tftrt/tools:{version}"},
         "kserve": {f"tftrt/serving:{version}"},
+        "kuberay": {f"tftrt/fleet:{version}", f"tftrt/tools:{version}"},
     }
     rendered = list(yaml.safe_load_all(found["kubernetes"]))
     assert {one["kind"] for one in rendered} == {one["kind"] for _, one in documents(MANIFESTS)} - {
         "HorizontalPodAutoscaler"
     }
+    rendered += [one for one in yaml.safe_load_all(found["kuberay"]) if one["kind"] != "RayJob"]
     for one in rendered:
         kubernetes_validate.validate(one, "1.37", strict=True)
 
@@ -543,9 +564,12 @@ def test_the_build_job_runs_commands_that_exist_on_the_pool_that_serves():
     (job,), (deployment,) = kinds("Job"), kinds("Deployment")
     pod = job["spec"]["template"]["spec"]
     lines = [line for line in pod["containers"][0]["args"][0].splitlines() if line.startswith("tftrt ")]
-    assert [line.split()[1] for line in lines] == ["build", "verify", "publish"]
+    assert [line.split()[1] for line in lines] == ["build", "verify", "regress", "publish"]
     for line in lines:
-        check_flags(shlex.split(line))
+        check_flags_elsewhere(shlex.split(line))
+    (rule,) = job["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob" and job["spec"]["backoffLimit"] == 1
+    assert rule["onExitCodes"] == {"operator": "In", "values": [errors.EXIT_USAGE, errors.EXIT_CHECK]}
     serving = deployment["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == serving["nodeSelector"] and pod["tolerations"] == serving["tolerations"]
     (service,) = (one for _, one in documents(KSERVE) if one["kind"] == "InferenceService")
@@ -597,7 +621,10 @@ def test_the_guide_names_files_and_flags_that_exist():
             if line.startswith("tftrt "):
                 check_flags(shlex.split(line, comments=True))
     named = set(
-        re.findall(r"`((?:image|config|monitoring|kubernetes|kserve|version)/[\w./-]*|compose\.yaml|Dockerfile)`", text)
+        re.findall(
+            r"`((?:image|config|monitoring|kubernetes|kserve|kuberay|ci|version)/[\w./-]*|compose\.yaml|Dockerfile)`",
+            text,
+        )
     )
     assert named and all((SERVING / name).exists() for name in named), named
     folders = {path.relative_to(SERVING).parts[0] for path in SERVING.rglob("*") if path.is_file()} - {

@@ -3,20 +3,27 @@ built is a model without engines."""
 
 import importlib.util
 import json
+import subprocess
+import sys
+from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 
 from tests import fleets
 from tests.command_line import assert_clear
+from tests.conftest import ROOT
+from tests.fleet_results import kind, result
 from tftrt_tools.base import errors
 from tftrt_tools.fleet.place import parse
 from tftrt_tools.models.savedmodel import files, passport
-from tftrt_tools.studies.fleet_builds import building
-from tftrt_tools.studies.fleet_builds.building import Asked, FleetBuild
+from tftrt_tools.studies.fleet_builds import building, junit
+from tftrt_tools.studies.fleet_builds.building import Asked, Built, FleetBuild
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"
 )
+FLEET_BUILD = ROOT / "docs/schemas/fleet_build.json"
 T4, L4 = "accelerator_type:T4", "accelerator_type:L4"
 STRIPPED = Asked(backend="tftrt")
 
@@ -40,6 +47,7 @@ def test_each_kind_gets_a_whole_model_and_a_wrong_one_takes_nothing_from_them(co
             files.check(one)
             assert passport.read(one, passport.MANIFEST)["build"]["model_digest"] == files.digest(model)
         assert FleetBuild.from_dict(json.loads(done.to_json())).to_dict() == done.to_dict()
+        jsonschema.validate(json.loads(done.to_json()), json.loads(FLEET_BUILD.read_text()))
         # Without names: all kinds that the fleet has. What is there is not replaced.
         with pytest.raises(errors.UsageError, match="exists"):
             building.everywhere(str(model), str(out), STRIPPED, parse(address))
@@ -58,11 +66,14 @@ def test_the_command_says_what_the_machine_said_and_writes_nothing(converted, tf
         "--on=local",
         f"--output_saved_model_dir={tmp_path / 'out'}",
         "--json=-",
+        f"--junit={tmp_path / 'build.xml'}",
         env=fleets.COUNTED,
     )
     (kind,) = json.loads(done.stdout)["kinds"]
     assert done.returncode == 3 and kind["gpu_type"] == "L4" and kind["status"] == "failed", done.stderr
     assert kind["cause"] in done.stderr and not (tmp_path / "out").exists()
+    (case,) = ElementTree.parse(tmp_path / "build.xml").getroot().iter("testcase")
+    assert case.get("name") == "L4" and case.find("failure").get("message") == kind["cause"]
 
 
 @needs_ray
@@ -78,6 +89,8 @@ def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says,
     [
         (["--on=ray://head"], "is no place"),
         (["--gpu_types=T4"], "names machines of a fleet"),
+        (["--junit=build.xml"], "--junit has a test case for each kind of GPU, and --on is missing"),
+        (["--on=local", "--output_saved_model_dir=out", "--junit=no/such/build.xml"], "no directory"),
         (["--on=local"], "--output_saved_model_dir is missing"),
         (["--on=local", "--output_saved_model_dir=out", "--repeat=3"], "--repeat has no effect with --on"),
         (["--on=local", "--output_saved_model_dir=out", "--log_file=log"], "--log_file has no effect with --on"),
@@ -87,3 +100,47 @@ def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says,
 def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, converted, tftrt):
     model = converted("digits_cnn", "--precision_mode=FP16")
     assert_clear(tftrt("build", model, "--shapes=image:1x8x8x1", *flags), 2, says)
+
+
+def test_junit_has_a_case_for_each_kind():
+    done = result(
+        kind("T4"),
+        kind("L4", status="failed", output="", built=None, cause="no <space> \x00", mend="make some"),
+        kind("A100", built=Built(complete=False, text=("1 of 2 engines",), made={})),
+        kind("H100", status="not placeable", output="", built=None, where=None, cause="no H100", mend="add one"),
+        kind("A10G", status="died", output="", built=None, cause="it went"),
+        kind("V100", status="refused", output="", built=None, cause="h has another driver"),
+    )
+    root = ElementTree.fromstring(junit.text(done))
+    (suite,) = root.findall("testsuite")
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped", "time")} == {
+        "tests": "6", "failures": "2", "errors": "3", "skipped": "0", "time": "3.000",
+    }  # fmt: skip
+    assert suite.get("timestamp") == done.created and root.get("tests") == "6"
+    cases = {one.get("name"): one for one in suite.findall("testcase")}
+    assert list(cases) == ["T4", "L4", "A100", "H100", "A10G", "V100"]
+    assert all(one.get("classname") == "tftrt.build" for one in cases.values())
+    assert cases["T4"].find("system-out").text == "built on h, GPU 0: /built/T4" and cases["T4"].get("time") == "2.500"
+    found = cases["L4"].find("failure")
+    assert found.get("message") == "no <space> \ufffd" and "make some" in found.text and "on h, GPU 0" in found.text
+    assert cases["A100"].find("failure").get("message") == "not all engines are there"
+    assert "1 of 2 engines" in cases["A100"].find("failure").text
+    assert [cases[name].find("error").get("type") for name in ("H100", "A10G", "V100")] == [
+        "not placeable",
+        "died",
+        "refused",
+    ]
+    assert not done.complete and result(kind("T4")).complete
+
+
+@needs_ray
+def test_after_a_cluster_the_same_process_opens_a_fleet_of_this_machine():
+    """Ray keeps what it was imported with."""
+    code = (
+        "from tftrt_tools.base import errors\nfrom tftrt_tools.fleet import place, session\n"
+        "try:\n    session.opened(place.parse('ray://127.0.0.1:1')).__enter__()\n"
+        "except errors.TftrtError as error:\n    assert 'no fleet answers' in error.cause\n"
+        "with session.opened(place.parse('local')) as fleet:\n    print(len(fleet.nodes()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr

@@ -13,7 +13,8 @@ engine cache nor TensorRT's timing cache, for these would repeat the first build
 --strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
 --on builds for other kinds of GPU than this machine's: the model travels to a machine of a fleet that has one, and its engines come back in
---output_saved_model_dir, a folder for each kind. It needs Ray: the extra `fleet`.
+--output_saved_model_dir, a folder for each kind. It needs Ray: the extra `fleet`. Exit codes: 0 every kind is there, 3 one is not (--json
+and --junit say which, and why), 1 the fleet does not answer, or a file was not written, 2 wrong usage.
 
 A plan directory (`tftrt convert --backend=tensorrt`) is built anew from the model.onnx and the settings that it keeps, for this machine's
 GPU and TensorRT, or comes from the engine cache; --shapes changes its profiles. Its old plan is not read.
@@ -24,6 +25,7 @@ examples:
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,32x224x224x3' --repeat=3
   tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
   tftrt build resnet_fp16 --shapes='image:1x224x224x3' --on=ray://head:10001 --gpu_types=T4,L4 --output_saved_model_dir=built
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3' --on=ray://head:10001 --output_saved_model_dir=built --json=b.json --junit=b.xml
   tftrt build resnet_plan --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=8x224x224x3,max=64x224x224x3'
 """
 
@@ -34,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from tftrt_tools.base import errors, terminal
+from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _backend_flags,
@@ -47,6 +50,7 @@ from tftrt_tools.command_line.commands import (
     _source_flags,
     convert,
 )
+from tftrt_tools.fleet.place import FORMS
 from tftrt_tools.models.backends.protocol import Changes, Made, Work
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
 
 
 URLS = ("on",)
+OUTPUTS = ("junit",)
 # {flag: field of the back end's options}.
 _OPTIONS = {
     "dynamic_shape_profile_strategy": "strategy",
@@ -141,6 +146,9 @@ def define(values: flags.FlagValues) -> None:
     )
     _building.define(values)
     _fleet.define(values)
+    flags.DEFINE_string(
+        "junit", None, "with --on: write a test case for each kind of GPU as JUnit XML to this file", **text
+    )
     convert.define_cache(values)
     convert.define_layers(values)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -166,6 +174,10 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated |
     several = _several(values)
     if place is not None:
         _check_elsewhere(values)
+    elif values.junit:
+        raise errors.UsageError(
+            "--junit has a test case for each kind of GPU, and --on is missing", f"add --on: {FORMS}"
+        )
     cache = None if convert.read_layers(values) or several else convert.read_cache(values)
     minutes = _building.minutes(values, always=backend.always_builds)
     changes = Changes(shapes=values.shapes, max_workspace_size_bytes=values.max_workspace_size_bytes, options=options)
@@ -212,8 +224,12 @@ def show(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> None:
 
 
 def write(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> None:
-    """Write --json."""
+    """Write --json and --junit."""
     _output.write_json(done, values.json)
+    if values.junit and _of_fleet(done):
+        from tftrt_tools.studies.fleet_builds import junit
+
+        whole_file.write_text(values.junit, junit.text(done))
 
 
 def failure(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> errors.TftrtError | None:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from tftrt_tools.fleet import content, placing, running, session, stack
 from tftrt_tools.fleet.place import SECONDS, Place
 from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
 from tftrt_tools.models.backends.protocol import Changes
-from tftrt_tools.models.savedmodel import files, staging
+from tftrt_tools.models.savedmodel import files, passport, staging
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,8 @@ class KindBuilt(records.Record):
     mend: str = ""
     built: Built | None = None
 
+    written_too: typing.ClassVar[tuple[str, ...]] = ("complete",)
+
     @property
     def complete(self) -> bool:
         """Whether it is there with all its engines."""
@@ -73,8 +76,9 @@ class KindBuilt(records.Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class FleetBuild(records.Record, results.Result):
-    """A model for several kinds of GPU. model, output: absolute paths. on: the fleet. content_digest: of what travelled."""
+class FleetBuild(passport.Stamped, results.Result):
+    """A model for several kinds of GPU. model, output: absolute paths. on: the fleet. content_digest: of what travelled. seconds: wall
+    time."""
 
     model: str
     output: str
@@ -82,8 +86,10 @@ class FleetBuild(records.Record, results.Result):
     shapes: str
     content_digest: str
     kinds: tuple[KindBuilt, ...]
+    seconds: float = records.field(digits=2, default=0.0)
 
     document: typing.ClassVar[str] = "fleet build"
+    written_too: typing.ClassVar[tuple[str, ...]] = ("complete",)
 
     @property
     def complete(self) -> bool:
@@ -116,6 +122,7 @@ def everywhere(
 
     Returns: FleetBuild; a kind that failed is a part of it. Raises: UsageError, TftrtError; Interrupted, which says what is written.
     """
+    began = time.monotonic()
     if pathlib.Path(model).is_dir():
         files.check_links(model)
     for kind in gpu_types:
@@ -148,6 +155,7 @@ def everywhere(
         shapes=asked.shapes,
         content_digest=packed.digest,
         kinds=tuple(kinds[kind] for kind in types),
+        seconds=time.monotonic() - began,
     )
 
 
