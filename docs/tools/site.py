@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from mkdocs.structure.files import File
 
+from tftrt_tools.base.version import __version__
+
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
@@ -35,6 +37,12 @@ OUTSIDE = {
 }
 _INSIDE = {there: here for here, there in OUTSIDE.items()}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name the version at the foot of each page."""
+    config.copyright = f"tftrt-tools {__version__}"
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

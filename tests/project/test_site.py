@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 
-from docs.tools import flags, site
+from docs.tools import flags, site, way
 from tests.conftest import ROOT
 from tests.pages import DEVELOPERS, PAGES
+from tftrt_tools.base.version import __version__
+from tftrt_tools.command_line import cli
 
 
 def test_the_site_is_built_with_no_link_that_leads_nowhere(tmp_path):
@@ -23,7 +25,11 @@ def test_the_site_is_built_with_no_link_that_leads_nowhere(tmp_path):
     pages = [site.OUTSIDE.get(page, page.removeprefix("docs/")) for page in (*PAGES, *DEVELOPERS)]
     assert [page for page in pages if not (tmp_path / page).with_suffix(".html").is_file()] == []
     start = (tmp_path / "index.html").read_text()
-    assert 'href="inspect.html#tftrt-inspect"' in start, "a link of README.md into docs/"
+    assert 'href="inspect.html"' in start and 'href="moving.html#which-one"' in start, "links of README.md into docs/"
+    assert f"tftrt-tools {__version__}" in start
+    loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', start)
+    assert "tools/iframe-worker.js" in loaded and not [one for one in loaded if "//" in one], "nothing from elsewhere"
+    assert (tmp_path / "search/search_index.js").is_file() and (tmp_path / "tools/iframe-worker.js").is_file()
     assert 'href="../index.html"' in (tmp_path / "dev/index.html").read_text()
 
 
@@ -58,3 +64,9 @@ def test_no_list_hangs_on_a_paragraph():
     for page in (*PAGES, *DEVELOPERS):
         text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
         assert re.findall(r"^(?![-*\d|#> ]|$).*\n(?:- |1\. ).*$", text, re.MULTILINE) == [], page
+
+
+def test_the_picture_of_the_way_is_what_its_script_draws():
+    assert way.PICTURE.read_text() == way.text(), "docs/way.svg is stale: run `python -m docs.tools.way`"
+    commands = {word for step in way.STEPS if step.command for word in step.title.split(", ")}
+    assert commands <= set(cli.COMMANDS)
