@@ -186,7 +186,8 @@ class _Run:
 
     def _warm(self, rule: WarmUpRule) -> None:
         plan, begun = self._plan, clock()
-        slots = plan.warm_up_concurrency if plan.kind == "open" else plan.concurrency
+        # A worker without a request to send would never end its part.
+        slots = max(plan.warm_up_concurrency, self._team.size) if plan.kind == "open" else plan.concurrency
         command = {"do": "closed", "limit": None, "start": 0, "due_at_start": False}
         self._team.tell([{**command, "slots": part} for part in _shared(slots, self._team.size)])
         stable = False
