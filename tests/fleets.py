@@ -39,6 +39,8 @@ def cluster(*kinds, env=None):
     with environment.variables({**ENV, "PYTHONPATH": path}):
         from ray.cluster_utils import Cluster
 
+        # A test before may have used Ray in this process, with another token.
+        session._read_anew()
         port = free_port()
         started = Cluster(
             initialize_head=True,
