@@ -75,7 +75,8 @@ class Generators:
         """{boot: (host, how many generators)} of each machine."""
         found: dict[str, tuple[str, int]] = {}
         for post in self._posts.posts:
-            found[post.boot] = (post.where.host, found.get(post.boot, ("", 0))[1] + 1)
+            host, count = found.get(post.boot, (post.where.host, 0))
+            found[post.boot] = (host, count + 1)
         return found
 
     def run(self, target: Target, payload: Payload, plan: Plan, on_progress: Listener | None = None) -> Records:

@@ -37,9 +37,9 @@ class Generator:
             self._run = _Run(
                 *self._load, travelling.plan_of(asked, said.content), load_plan.Share(asked.number, asked.of)
             )
-        else:
-            assert self._run
+        elif self._run:
             return self._run.asked(do, facts)
+        # What ends a run may come where it has not begun.
         return Said({})
 
 
