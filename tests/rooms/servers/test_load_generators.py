@@ -4,6 +4,7 @@ import collections
 import importlib.util
 import os
 import signal
+import subprocess
 import threading
 
 import numpy as np
@@ -16,7 +17,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.fleet import session
 from tftrt_tools.fleet.place import parse
 from tftrt_tools.servers.load import generator, payload, schedule
-from tftrt_tools.servers.load.load_plan import Plan, Target, WarmUpRule
+from tftrt_tools.servers.load.load_plan import Plan, Target, Tls, WarmUpRule
 from tftrt_tools.servers.load.several import conducting
 
 pytestmark = [
@@ -262,6 +263,18 @@ def test_no_server_is_one_line_that_names_the_generator(two):
     ) as raised:
         two.run(target, ECHO, Plan(concurrency=2, seconds=1))
     assert "\n" not in raised.value.cause and raised.value.mend
+
+
+def test_a_server_with_tls_is_asked_by_all_and_the_certificate_travels(two, tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {certificate} -days 2 -subj /CN=models.test"
+    subprocess.run([*made.split(), "-addext", "subjectAltName=DNS:models.test"], check=True, capture_output=True)
+    with MockServer(tls=[str(key), str(certificate)]) as server:
+        plan = Plan(kind="offline", concurrency=2, max_queries=20, min_queries=20, warm_up=None, check_every=1)
+        found = run(two, server, plan, tls=Tls(certificate.read_bytes(), server_name="models.test"))
+        assert (found.ok.sum(), found.checked) == (20, 20)
+        with pytest.raises(errors.TftrtError, match="no connection"):
+            run(two, server, plan, tls=Tls(None, server_name="models.test"), connect_s=0.5)
 
 
 def test_more_generators_than_requests_under_way_are_refused_before_anything_is_sent(two, server):

@@ -92,7 +92,8 @@ def test_two_generators_load_a_server_and_all_files_tell_of_both(digits, tftrt, 
         f"--requests_csv={tmp_path / 'requests'}",
     )
     assert done.returncode == 0, done.stderr
-    assert "2 generators share the processors of " in done.stderr
+    (note,) = json.loads(files["json"].read_text())["notes"]
+    assert note.startswith("2 generators share the processors of ") and f"note: {note}" in done.stderr
     found = rows(files["json"])
     assert [row["point"]["concurrency"] for row in found] == [2, 3]
     for row in found:

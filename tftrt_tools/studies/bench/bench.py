@@ -97,7 +97,8 @@ def bench(options: Options, view: live.Lines, files: measure.Files | None = None
         if traced:
             run.alone_of(traced, targets.gpus_are_here(address), folder)
         generators = stack.enter_context(elsewhere.opened(options.on, options.generators, options.processes, address))
-        for line in elsewhere.beside(generators):
+        shared = tuple(elsewhere.beside(generators))
+        for line in shared:
             view.note(f"note: {line}")
         opened = targets.of_options(options, client, signature, folder, named.get("in_process"), generators)
         ended = run.everything(opened, loads)
@@ -127,6 +128,7 @@ def bench(options: Options, view: live.Lines, files: measure.Files | None = None
         searched=tuple(run.searched),
         prices=tuple(_prices(run.rows)),
         breakdowns=run.breakdowns(),
+        notes=shared,
         problems=tuple(_problems(options, run)),
         ended=ended,
         refused=bool(run.refused),
