@@ -9,7 +9,7 @@ from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs, progress
-from tftrt_tools.fleet.task import Given
+from tftrt_tools.fleet.task import Given, Said
 
 
 def first_time(marker):
@@ -69,3 +69,27 @@ def told(given):
 def work() -> Callable[[Given], Any]:
     """What a request says."""
     return told
+
+
+class Kept:
+    """Answers a post's calls, and remembers how many there were."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, said):
+        self.calls += 1
+        if said.facts.get("refuse"):
+            raise errors.UsageError("no", "ask for something else")
+        if said.facts.get("break"):
+            raise ValueError("broken")
+        if said.facts.get("die"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return Said({"calls": self.calls, "visible": visible, "process": os.getpid()}, said.content[::-1])
+
+
+@jobs.job
+def kept() -> Callable[[Said], Said]:
+    """Keeps a count between calls."""
+    return Kept()

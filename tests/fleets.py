@@ -39,7 +39,7 @@ def cluster(*kinds, env=None):
     with environment.variables({**ENV, "PYTHONPATH": path}):
         from ray.cluster_utils import Cluster
 
-        # An earlier test of this process may have imported Ray with another environment.
+        # A test before may have used Ray in this process, with another token.
         session._read_anew()
         port = free_port()
         started = Cluster(

@@ -1,4 +1,4 @@
-"""Which machines can take a task."""
+"""Which machines can take a task, and where processes are held."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tftrt_tools.fleet.task import Task
 # How Ray counts kinds of GPU, and the share that a task takes of one.
 _TYPE, _SHARE = "accelerator_type:", 0.001
 _OF_RAY = ("CPU", "GPU", "memory", "object_store_memory")
+# A resource of the head's machine alone.
+_HEAD = "node:__internal_head__"
 
 
 def gpu_types(nodes: Iterable[Mapping[str, float]]) -> tuple[str, ...]:
@@ -44,6 +46,35 @@ def _fits(task: Task, one: Mapping[str, float]) -> bool:
     if task.gpus and one.get("GPU", 0) < task.gpus or not task.gpus and one.get("CPU", 0) < 1:
         return False
     return not task.gpu_type or task.gpu_type in one or _TYPE + task.gpu_type in one
+
+
+def spread(
+    nodes: Mapping[str, Mapping[str, float]],
+    count: int,
+    taken: Mapping[str, int],
+    avoided: Collection[str] = (),
+    counted: bool = True,
+) -> list[str]:
+    """The machine of each of `count` processes: different ones where there are as many, the head's last.
+
+    Args: taken: {name: processes that are there already}. avoided: names of machines that get none. counted: whether each process takes
+      one of the processors that a machine has. Returns: [count] names; [] where there is no room for all.
+    """
+    held = {name: taken.get(name, 0) for name, one in nodes.items() if name not in avoided and one.get("CPU", 0) >= 1}
+    found: list[str] = []
+    for _ in range(count):
+        room = [name for name in held if not counted or held[name] < int(nodes[name]["CPU"])]
+        if not room:
+            return []
+        best = min(room, key=lambda name: (held[name], _HEAD in nodes[name], name))
+        held[best] += 1
+        found.append(best)
+    return found
+
+
+def on(node: str) -> dict[str, Any]:
+    """Ray's options for what has to run on that machine."""
+    return {"label_selector": {"ray.io/node-id": node}}
 
 
 def not_placeable(task: Task, nodes: Mapping[str, Mapping[str, float]], where: str) -> errors.TftrtError:

@@ -1,4 +1,4 @@
-"""A task, and what becomes of it."""
+"""A task, and what becomes of it; and what goes to and fro where a process is held."""
 
 from __future__ import annotations
 
@@ -56,6 +56,24 @@ class Where(records.Record):
         if not self.gpus:
             return self.host
         return f"{self.host}, " + (self.gpus[:_UUID] if self.gpus.startswith("GPU-") else f"GPU {self.gpus}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What goes to a post that is held (`holding`), and what comes from it. facts: plain values; content: bytes beside them."""
+
+    facts: Mapping[str, Any]
+    content: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Post:
+    """A process that is held on a machine. boot: equal for posts of one machine; cores: that it may use; process: its number there."""
+
+    where: Where
+    boot: str
+    cores: int
+    process: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

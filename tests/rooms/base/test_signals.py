@@ -98,3 +98,59 @@ def test_a_limit_that_is_not_reached_says_so_and_is_gone():
     with signals.limit(60.0) as limit:
         pass
     assert not limit.over and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+NOTED = """
+import os, signal, sys
+from tftrt_tools.base import errors
+from tftrt_tools.base.process import signals
+{before}
+signals.install()
+try:
+    with signals.noted() as noted:
+        print(noted.came)
+        os.kill(os.getpid(), signal.{name})
+        print(noted.came)
+        {inside}
+    os.kill(os.getpid(), signal.{name})
+except errors.Interrupted:
+    print("ended")
+except KeyboardInterrupt:
+    print("Ctrl-C")
+else:
+    print("ignored")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "inside", "told"),
+    [
+        ("SIGINT", "", "", "False True Ctrl-C"),
+        ("SIGTERM", "", "", "False True ended"),
+        # The second one interrupts inside of the block, too.
+        ("SIGINT", "", "os.kill(os.getpid(), signal.SIGINT); print('went on')", "False True Ctrl-C"),
+        ("SIGINT", "signal.signal(signal.SIGINT, signal.SIG_IGN)", "", "False False ignored"),
+    ],
+)
+def test_work_that_looks_by_itself_notes_the_first_interrupt(name, before, inside, told):
+    code = NOTED.format(name=name, before=before, inside=inside or "pass")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == told.split(), done.stderr
+
+
+def test_in_another_thread_nothing_is_noted():
+    import threading
+
+    from tftrt_tools.base.process import signals
+
+    found = []
+
+    def work():
+        with signals.noted() as noted:
+            found.append(noted.came)
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [False] and signal.getsignal(signal.SIGINT) is before

@@ -1,6 +1,7 @@
 """A fleet that loses a machine, a disk or its head: each test has a cluster of its own, and a process has one client of Ray at a time."""
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import threading
@@ -8,10 +9,10 @@ import time
 
 import pytest
 
-from tests import fleets
+from tests import fleet_jobs, fleets
 from tests.fleets import run, task
 from tftrt_tools.base import errors
-from tftrt_tools.fleet import content, session
+from tftrt_tools.fleet import content, holding, session, stack
 from tftrt_tools.fleet.place import parse
 
 pytestmark = [
@@ -40,6 +41,32 @@ def test_a_machine_that_goes_in_a_task_is_another_machines_turn(tmp_path):
         assert all(one.status == "done" for one in found.values())
         assert sorted(one.tries for one in found.values()) == [1, 2]
         assert victim.node_id not in {one.where.node for one in found.values()}
+
+
+def test_a_machine_that_goes_loses_the_process_that_is_held_there_and_no_other():
+    with fleets.cluster(T4, T4) as (cluster, address, nodes), session.opened(parse(address)) as fleet:
+        with holding.held(fleet, fleet_jobs.kept, 3, stack.Stack()) as posts:
+            lost = next(number for number, post in enumerate(posts.posts) if post.where.node == nodes[0].node_id)
+            cluster.remove_node(nodes[0], allow_graceful=False)
+            # The process may outlive its machine's Ray for a moment.
+            answers = (time.sleep(0.1) or posts.ask([{}] * 3) for _ in range(300))
+            told = list(itertools.takewhile(lambda said: not isinstance(said[lost], holding.Lost), answers))
+            said = posts.ask([{}] * 3)
+            assert isinstance(said[lost], holding.Lost) and "is gone" in said[lost].cause
+            others = [one.facts["calls"] for number, one in enumerate(said) if number != lost]
+            assert others == [len(told) + 2] * 2
+
+
+def test_a_head_that_goes_ends_what_is_held_with_one_line():
+    with fleets.cluster(T4) as (cluster, address, _), session.opened(parse(address)) as fleet:
+        with pytest.raises(errors.TftrtError, match="does not answer any more"):
+            with holding.held(fleet, fleet_jobs.kept, 2, stack.Stack()) as posts:
+                assert len(posts.ask([{}, {}])) == 2
+                head = cluster.head_node
+                for kind in ("ray_client_server", "gcs_server", "raylet"):
+                    for one in head.all_processes[kind]:
+                        one.process.kill()
+                posts.ask([{}, {}])
 
 
 def test_a_head_that_goes_ends_the_run_with_one_line(tmp_path):

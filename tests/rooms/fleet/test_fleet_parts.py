@@ -98,6 +98,20 @@ def test_who_could_take_a_task():
     assert placing.fitting(task("a", "H100"), NODES) == []
 
 
+def test_processes_that_are_held_are_spread_over_the_machines_and_the_heads_comes_last():
+    assert placing.spread(NODES, 2, {}) == ["own", "t4"]
+    assert placing.spread(NODES, 3, {}) == ["own", "t4", "head"]
+    assert placing.spread(NODES, 4, {}) == ["own", "t4", "head", "own"]
+    assert placing.spread(NODES, 1, {"own": 1}) == ["t4"]
+    assert placing.spread(NODES, 2, {}, avoided=["own"]) == ["t4", "head"]
+
+
+def test_a_cluster_holds_no_more_processes_than_it_has_processors():
+    assert len(placing.spread(NODES, 12, {})) == 12 and placing.spread(NODES, 13, {}) == []
+    assert placing.spread(NODES, 11, {"t4": 4, "own": 1}) == [] and placing.spread({}, 1, {}) == []
+    assert placing.spread({"here": {"CPU": 2.0}}, 5, {}, counted=False) == ["here"] * 5
+
+
 def test_a_wrong_kind_is_told_with_the_names_that_there_are():
     error = placing.not_placeable(task("a", "H100"), NODES, "ray://head:10001")
     assert error.cause == "ray://head:10001 has no GPU of the kind H100"

@@ -86,6 +86,13 @@ def test_every_request_meets_its_own_clock_and_its_own_answer(server):
         assert mine.size and (theirs >= mine).all()
 
 
+def test_an_open_loop_with_more_processes_than_its_warm_up_has_requests_begins(server):
+    server.program()
+    rule = WarmUpRule(window_s=0.1, at_most_s=0.3)
+    found = _run(server, _open(schedule.constant(100, 0.3), processes=6, warm_up=rule, warm_up_concurrency=4))
+    assert (found.partial, found.sent_ns.size) == ("", 30) and found.ok.all()
+
+
 def test_an_open_loop_shows_a_stall_and_a_closed_one_hides_it(server):
     server.program(stall=[0.5, 1.5])
     found = _run(server, _open(schedule.constant(100, 2)))

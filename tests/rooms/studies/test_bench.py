@@ -293,6 +293,21 @@ def test_the_server_is_said_not_to_keep_up_where_a_backlog_grows_and_not_for_the
         assert row.throughput == pytest.approx(20 if not notes else 20 / 1.5, rel=0.02)
 
 
+@pytest.mark.parametrize(("uncertain_ms", "said"), [(0.4, 0), (49.0, 0), (51.0, 1)])
+def test_a_schedule_whose_order_is_not_known_across_generators_is_said(uncertain_ms, said):
+    """Requests are 50 ms apart."""
+    each = dict(host="h", cores=2, clock_offset_ms=3.0)
+    generators = (
+        run_record.Generator(number=1, clock_uncertainty_ms=0.1, **each),
+        run_record.Generator(number=2, clock_uncertainty_ms=uncertain_ms, **each),
+    )
+    run = records(np.full(100, 2.0), seconds=5, kind="open", generators=generators)
+    row = summary.row(measurements.SERVER, points.Point(scenario=points.OPEN, rate=20.0), run, [1])
+    assert row.generators == generators
+    notes = [one for one in measure._notes(row, run) if "in another order than the schedule's" in one]
+    assert len(notes) == said
+
+
 def test_answers_that_nobody_judged_are_said():
     run = records(np.full(100, 2.0), checked=6, wrong=6, unjudged=12)
     row = summary.row(measurements.SERVER, CLOSED, run, [1])

@@ -64,6 +64,41 @@ def limit(seconds: float) -> Iterator[Limit]:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
+class Noted:
+    """What `noted` yields. came: whether a signal did."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[Noted]:
+    """Inside the block the first Ctrl-C or SIGTERM is only noted, for work that looks and ends what others do for it; the next one
+    interrupts as ever. In another thread than the main one, where no signal comes, it does nothing. Yields: Noted."""
+    found = Noted()
+    if threading.current_thread() is not threading.main_thread():
+        yield found
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        handler = before[signal.Signals(number)]
+        if found.came and callable(handler):
+            handler(number, frame)
+        found.came = True
+
+    for number, handler in before.items():
+        # What is ignored stays so, and what would end the process at once does.
+        if callable(handler):
+            signal.signal(number, note)
+    try:
+        yield found
+    finally:
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, handler)
+
+
 class _Handler:
     def __init__(self, kind: type[BaseException], *arguments: str) -> None:
         self._kind, self._arguments = kind, arguments

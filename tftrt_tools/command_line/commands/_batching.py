@@ -42,6 +42,8 @@ _FOREIGN = (
     "html",
     "plot",
     "breakdown",
+    "on",
+    "generators",
     "tls",
     "tls_root",
     "tls_certificate",

@@ -82,6 +82,35 @@ def define(values: flags.FlagValues) -> None:
     )
 
 
+def define_load(values: flags.FlagValues) -> None:
+    """Define --on and --generators on `values`, for a load that other machines send."""
+    text = dict(flag_values=values)
+    flags.DEFINE_string(
+        "on",
+        "",
+        "with ADDRESS: what sends the load: ray://HEAD:10001 (machines of a Ray cluster), or local (further processes of this "
+        "machine, through Ray). By default this machine, without Ray",
+        **text,
+    )
+    flags.DEFINE_integer(
+        "generators",
+        1,
+        "with --on: load generators that share the load, each on a machine of its own where there are as many",
+        lower_bound=1,
+        **text,
+    )
+
+
+def read_load(values: flags.FlagValues) -> place.Place | None:
+    """What --on says of a load; None without it. Raises: UsageError; NeedsExtra."""
+    found = place.parse(values.on)
+    if found is None and values["generators"].present:
+        raise errors.UsageError("--generators are processes of a fleet", f"add --on: {place.FORMS}")
+    if found:
+        session.check()
+    return found
+
+
 def read(values: flags.FlagValues) -> place.Place | None:
     """What --on says; None without it. Raises: UsageError."""
     found = place.parse(values.on)

@@ -81,7 +81,7 @@ _TOPICS = {
     "Measurement": """scenario concurrency duration_seconds warmup_seconds min_queries distribution schedule_file processes channels
         rounds max_rounds max_seconds requests repeats metrics must_decide min_effect in_process without_gpu callers traced_calls
         engines breakdown profile stored""",
-    "Several GPUs and machines": "on gpu_types place_seconds",
+    "Several GPUs and machines": "on gpu_types generators place_seconds",
     "Server": """server native_server candidate_server model_name native_model_name model_version native_version candidate_version
         version_label native_label candidate_label label version model_dir native_dir candidate_dir model_config_file rest
         metrics_url server_pid timeout deadline_seconds wait_seconds unload_previous load_new_models image""",

@@ -22,6 +22,9 @@ With --in_process the same requests also go to the same runtime without a server
 serving. With --rest the server's own counters are read before and after each row. --breakdown puts both together with a trace of the model
 in process: where the time of a request goes, in parts that add up to it.
 
+--on=ray://HEAD:10001 --generators=4 has four machines of a Ray cluster send the load of ADDRESS: one schedule, or one number of requests
+under way, shared out. They begin together, by clocks that are compared; percentiles are those of all requests.
+
 --tune_batching searches the batching parameters for a model: each trial starts a server (--backend) with other parameters and searches the
 highest rate that keeps the percentile of --slo there. Batch sizes come from the engines. The trials are kept in --work_dir: the same
 command goes on where an interrupted one ended. The winner is compared with a server without batching, in turns.
@@ -35,6 +38,7 @@ examples:
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --rate=100,200 --distribution=poisson --duration_seconds=60
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --slo='p99<20ms' --batch_size=1,8
   tftrt bench localhost:8500 --model_name=resnet --in_process=/models/resnet/1 --original=resnet --json=bench.json
+  tftrt bench server:8500 --model_name=resnet --concurrency=64 --on=ray://head:10001 --generators=4
   tftrt bench --tune_batching=/models/resnet/1 --slo='p99<10ms' --backend=binary --distribution=poisson
   tftrt bench localhost:8500 --model_name=resnet --breakdown --rest=localhost:8501 --model_dir=/models/resnet/1 --plot=time.png
 """
@@ -51,6 +55,7 @@ from tftrt_tools.command_line.commands import (
     _calling,
     _data_flags,
     _flags,
+    _fleet,
     _judging_flags,
     _output,
     _places,
@@ -71,7 +76,7 @@ if TYPE_CHECKING:
     from tftrt_tools.studies.side_by_side.measured import SideBySide
 
 # Addresses may have a scheme.
-URLS = (_places.ARGUMENTS, "rest", "metrics_url")
+URLS = (_places.ARGUMENTS, "rest", "metrics_url", "on")
 OUTPUTS = ("csv", "requests_csv", "hdr", "html", "plot")
 
 
@@ -188,6 +193,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_boolean("require_no_errors", False, "exit with 3 where any request failed", **text)
+    _fleet.define_load(values)
     _batching.define(values)
     _side_by_side.define(values)
     flags.DEFINE_string("csv", None, "write a row for each point to this file", **text)
@@ -290,6 +296,7 @@ def _measured(values: flags.FlagValues, positional: list[str], shown: bool = Fal
         address = ""
     if values.model_version is not None and values.version_label:
         raise errors.UsageError("--model_version and --version_label exclude each other", "give one of them")
+    on = _fleet.read_load(values)
     from tftrt_tools.command_line.commands import _bench_outputs
     from tftrt_tools.command_line.report import pictures
     from tftrt_tools.studies.bench import bench, live, options
@@ -297,7 +304,7 @@ def _measured(values: flags.FlagValues, positional: list[str], shown: bool = Fal
     if values.plot:
         pictures.check(values.plot)
     models = _source_flags.read_given(values, "original", "in_process")
-    chosen = options.from_flags(address, values, models, _tls_flags.read(values), _data_flags.reading(values))
+    chosen = options.from_flags(address, values, models, _tls_flags.read(values), _data_flags.reading(values), on)
     files = _bench_outputs.Outputs(values.json, values.csv, values.requests_csv, values.html, values.hdr, values.plot)
     with files, live.view() as view:
         done = bench.bench(chosen, view, files)
@@ -329,6 +336,8 @@ def _print(done: Bench, json_path: str | None) -> None:
     say("answers", asked.compared)
     say("machine", done.fingerprint.text())
     console.print(_points(done))
+    if any(row.generators for row in done.rows):
+        console.print(_generators(done))
     for one in done.searched:
         batch = f", batch {one.batch_size}" if one.batch_size is not None else ""
         say(
@@ -377,6 +386,26 @@ def _points(done: Bench) -> Table:
     columns += [">rows/s"] if by_rows else []
     columns += [f">{name} ms" for name in names] + [">max ms"] + (["goal"] if done.goal else [])
     return _output.table("Response times", columns, rows)
+
+
+def _generators(done: Bench) -> Table:
+    rows = [
+        (
+            row.point.text(),
+            f"{one.number}, {one.host}",
+            one.answered,
+            one.requests - one.answered or "",
+            f"{one.rate:.1f}",
+            one.late if row.offered is not None else "",
+            f"{one.cpu_share:.2f} of {min(one.processes, one.cores)}",
+            f"{one.clock_offset_ms:+.1f} ± {one.clock_uncertainty_ms:.1f}",
+            "gone" if not one.processes else "the limit" if one.limited and row.limited else "",
+        )
+        for row in done.rows
+        for one in row.generators
+    ]
+    columns = ["point", "generator", ">answered", ">failed", ">answers/s", ">late", ">cores used", ">clock ms", ""]
+    return _output.table("Generators", columns, rows)
 
 
 def _failed(row: Row) -> str:

@@ -2,14 +2,13 @@
 
 import array
 import dataclasses
+import io
 import json
 import os
-import struct
 import typing
 from collections.abc import Iterator, Sequence
 
-_LENGTH = struct.Struct("<q")
-_NOTHING = -1
+from tftrt_tools.servers.load import frames
 
 
 class Offsets(typing.Protocol):
@@ -44,16 +43,7 @@ def write(work: Assignment) -> int:
     """Returns: a file descriptor at its start; the caller closes it."""
     fd = os.memfd_create("tftrt-load-job")
     with os.fdopen(os.dup(fd), "wb") as file:
-        head = {**work.head, "counts": [len(work.requests), len(work.expected)], "tls": work.tls is not None}
-        for part in (
-            json.dumps(head).encode(),
-            *work.requests,
-            *work.expected,
-            work.offsets.tobytes(),
-            *(work.tls or ()),
-        ):
-            file.write(_LENGTH.pack(_NOTHING if part is None else len(part)))
-            file.write(part or b"")
+        frames.write(file, _parts(work))
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
@@ -61,23 +51,44 @@ def write(work: Assignment) -> int:
 def read(fd: int) -> Assignment:
     """Read what `write` wrote, and close the descriptor."""
     with os.fdopen(fd, "rb") as file:
+        return _read(file)
 
-        def part() -> bytes | None:
-            (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-            return None if length == _NOTHING else file.read(length)
 
-        def known() -> bytes:
-            return part() or b""
+def packed(work: Assignment) -> bytes:
+    """The same as bytes, for another machine."""
+    return frames.joined(_parts(work))
 
-        head = json.loads(known())
-        requests = [known() for _ in range(head["counts"][0])]
-        expected = [part() for _ in range(head["counts"][1])]
-        offsets = array.array("q")
-        offsets.frombytes(known())
-        return Assignment(
-            head=head,
-            requests=requests,
-            expected=expected,
-            offsets=offsets,
-            tls=(part(), part(), part()) if head["tls"] else None,
-        )
+
+def unpacked(data: bytes) -> Assignment:
+    """Read what `packed` gave."""
+    return _read(io.BytesIO(data))
+
+
+def _parts(work: Assignment) -> Iterator[bytes | None]:
+    head = {**work.head, "counts": [len(work.requests), len(work.expected)], "tls": work.tls is not None}
+    yield json.dumps(head).encode()
+    yield from work.requests
+    yield from work.expected
+    yield work.offsets.tobytes()
+    yield from work.tls or ()
+
+
+def _read(file: typing.IO[bytes]) -> Assignment:
+    def part() -> bytes | None:
+        return frames.read(file)
+
+    def known() -> bytes:
+        return part() or b""
+
+    head = json.loads(known())
+    requests = [known() for _ in range(head["counts"][0])]
+    expected = [part() for _ in range(head["counts"][1])]
+    offsets = array.array("q")
+    offsets.frombytes(known())
+    return Assignment(
+        head=head,
+        requests=requests,
+        expected=expected,
+        offsets=offsets,
+        tls=(part(), part(), part()) if head["tls"] else None,
+    )

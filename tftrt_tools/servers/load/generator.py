@@ -4,9 +4,12 @@
 
 A closed loop warms up and is measured without a pause: the measurement begins at the instant at which the warm-up rule is met. An open loop
 and an offline run are warmed up by a closed loop, whose requests end before the measurement begins.
+
+Several generators can send one load (`several/`). Each then has a share of it, and Together says when all begin and end.
 """
 
 import math
+import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -14,16 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import errors
-from tftrt_tools.servers.load import (
-    assignment,
-    latency_statistics,
-    limits,
-    request_entries,
-    run_record,
-    schedule,
-    workers,
-)
-from tftrt_tools.servers.load.load_plan import Phase, Plan, Progress, Target, WarmUpRule
+from tftrt_tools.servers.load import assignment, latency_statistics, limits, recording, run_record, schedule, workers
+from tftrt_tools.servers.load.load_plan import Phase, Plan, Progress, Share, Target, WarmUpRule, shared
 from tftrt_tools.servers.load.payload import Payload
 from tftrt_tools.servers.load.request_entries import Entries, clock
 
@@ -32,15 +27,45 @@ _START_AHEAD_NS = 50_000_000
 _GIVE_UP_SECONDS = 2.0
 # How long a worker may take to report a request that has ended.
 _REPORT_LAG_NS = 500_000_000
-_WRONG_SHOWN = 5
+_WHOLE = Share()
+# Why a run ended early, after Ctrl-C.
+INTERRUPTED = "interrupted"
 # Called with the Progress of a run; a true value ends the run.
 Listener = Callable[[Progress], object]
 
 
-def run(target: Target, payload: Payload, plan: Plan, on_progress: Listener | None = None) -> run_record.Records:
+class Together(typing.Protocol):
+    """Begins and ends the runs of several generators at the same instants."""
+
+    def ready(self) -> None:
+        """This generator is connected, and warm where it warms up. A closed loop goes on sending."""
+
+    def start(self) -> int | None:
+        """The instant of the start, ns on request_entries.clock; None while nobody knows it."""
+
+    def enough(self) -> bool:
+        """Whether a run that its length ends has lasted long enough."""
+
+    def interrupted(self) -> bool:
+        """Whether the run ends here and now, as by Ctrl-C."""
+
+    def unequal(self, answers: Sequence[workers.UnequalAnswer]) -> None:
+        """Take the answers that are not byte for byte the expected ones: they are judged elsewhere."""
+
+
+def run(
+    target: Target,
+    payload: Payload,
+    plan: Plan,
+    on_progress: Listener | None = None,
+    share: Share = _WHOLE,
+    together: Together | None = None,
+) -> run_record.Records:
     """Drive `target` with `payload` as `plan` says.
 
     Args: on_progress: called about twenty times a second. If it returns a true value in the warm-up or the measurement, the run ends.
+      share: which part of the load `plan` is, so that this generator sends the requests of that part. together: begins and ends the
+      run, and gets the answers to judge; None where this generator is alone.
 
     Returns: what was measured. A stop, Ctrl-C, SIGTERM and a worker that dies end the run early, and `Records.partial` says so. A server
       that fails, goes away or comes back does not end it: the requests are counted by their status.
@@ -48,13 +73,14 @@ def run(target: Target, payload: Payload, plan: Plan, on_progress: Listener | No
     Raises: TftrtError where there is no connection at first; UsageError.
     """
     return driven(
-        assignments(target, payload, plan),
+        assignments(target, payload, plan, share),
         name=target.address,
         connect_s=target.connect_s,
         timeout_s=target.timeout_s,
-        payload=payload,
+        payload=None if together else payload,
         plan=plan,
         on_progress=on_progress,
+        together=together,
     )
 
 
@@ -71,13 +97,14 @@ def driven(
     in_process: bool = False,
     on_ready: Callable[[], object] | None = None,
     first_s: float | None = None,
+    together: Together | None = None,
 ) -> run_record.Records:
     """Run `plan` with a worker for each Assignment.
 
     Args: name: of the target, for messages. connect_s: seconds that a worker may take until it is ready. timeout_s: deadline of a request.
       payload: judges the answers; None where none is compared. env: variables of the workers. in_process: the workers themselves do the
       inferences. on_ready: called before the first request; what it raises ends the run. first_s: seconds for each call that a worker
-      makes before it is ready, None where it makes none.
+      makes before it is ready, None where it makes none. together: as of `run`.
     """
     with workers.started(work, env) as team:
         # The worker's message about a function that it cannot make names the function.
@@ -92,6 +119,7 @@ def driven(
             team=team,
             on_progress=on_progress,
             in_process=in_process,
+            together=together,
         ).whole()
 
 
@@ -107,12 +135,12 @@ def offsets(plan: Plan) -> npt.NDArray[np.int64]:
     return schedule.checked(plan.schedule)
 
 
-def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assignment.Assignment]:
-    """The Assignment of each worker of a plan, for workers.started."""
-    processes, instants, tls = _processes(plan), offsets(plan), target.tls
+def assignments(target: Target, payload: Payload, plan: Plan, share: Share = _WHOLE) -> Iterator[assignment.Assignment]:
+    """The Assignment of each worker of a plan, for workers.started. Args: share: which part of a load the plan is."""
+    count, instants, tls = processes(plan), offsets(plan), target.tls
     under_way = plan.max_outstanding if plan.kind == "open" else plan.concurrency
-    channels = max(1, min(target.channels, under_way // processes))
-    for number in range(processes):
+    channels = max(1, min(target.channels, under_way // count))
+    for number in range(count):
         head = {
             "address": target.address,
             "timeout_s": target.timeout_s,
@@ -123,20 +151,21 @@ def assignments(target: Target, payload: Payload, plan: Plan) -> Iterator[assign
             "check_every": plan.check_every,
             "judge_all": plan.judge_all,
             "unordered": target.unordered,
-            "process": number,
-            "processes": processes,
+            # Request k of the part is request number + of * k of the whole load.
+            "process": share.number + share.of * number,
+            "processes": share.of * count,
         }
         yield assignment.Assignment(
             head=head,
             requests=payload.requests,
             expected=payload.expected,
-            offsets=instants[number::processes],
+            offsets=instants[number::count],
             tls=(tls.root_certificates, tls.private_key, tls.certificate_chain) if tls else None,
         )
 
 
-def _processes(plan: Plan) -> int:
-    """The number of processes; one without work is not started."""
+def processes(plan: Plan) -> int:
+    """The number of processes of a plan; one without work is not started."""
     most = len(plan.scheduled) if plan.kind == "open" else plan.concurrency
     return min(plan.processes, most, plan.max_queries or plan.processes)
 
@@ -154,7 +183,9 @@ class _Run:
         team: workers.Team,
         on_progress: Listener | None,
         in_process: bool,
+        together: Together | None,
     ) -> None:
+        self._together, self._interrupted = together, False
         self._name, self._in_process = name, in_process
         self._payload, self._plan, self._team = payload, plan, team
         self._drain_s = timeout_s + _GIVE_UP_SECONDS
@@ -174,7 +205,7 @@ class _Run:
                 self._measure()
                 self._drain("stop", self._drain_s)
         except KeyboardInterrupt:
-            self._partial = "interrupted"
+            self._partial = INTERRUPTED
         if self._start is None:
             self._start = self._end = clock()
         if self._end is None:
@@ -186,26 +217,26 @@ class _Run:
 
     def _warm(self, rule: WarmUpRule) -> None:
         plan, begun = self._plan, clock()
-        slots = plan.warm_up_concurrency if plan.kind == "open" else plan.concurrency
+        # A worker without a request to send would never end its part.
+        slots = max(plan.warm_up_concurrency, self._team.size) if plan.kind == "open" else plan.concurrency
         command = {"do": "closed", "limit": None, "start": 0, "due_at_start": False}
-        self._team.tell([{**command, "slots": part} for part in _shared(slots, self._team.size)])
+        self._team.tell([{**command, "slots": part} for part in shared(slots, self._team.size)])
         stable = False
         while not stable and not self._stopped() and clock() - begun < rule.at_most_s * 1e9:
             self._tick("warm-up", begun)
             stable = latency_statistics.stable(self._windows(begun, rule), rule.windows, rule.tolerance)
         if plan.kind != "closed" or plan.max_queries:
             self._drain("stop", self._drain_s)
-        else:
-            self._say_start()
-            self._start = clock()
         ended = Entries.joined(self._team.entries)
-        self._warm_up = run_record.WarmUp((clock() - begun) / 1e9, len(ended), stable)
         if len(ended) and not ended.ok.any():
             name, messages = self._message(int(ended.code[-1]))
             why = ": ".join([name, *messages[:1]])
             raise errors.TftrtError(
                 f"{self._name} answered none of {len(ended)} requests: {why}", "mend the request or the server"
             )
+        if plan.kind == "closed" and not plan.max_queries:
+            self._start = self._begin(begun)
+        self._warm_up = run_record.WarmUp((clock() - begun) / 1e9, sum(map(len, self._team.entries)), stable)
         self._ended = self._failed = 0
 
     def _message(self, code: int) -> tuple[str, list[str]]:
@@ -230,8 +261,9 @@ class _Run:
         self._given_up_before, self._unsent_before = team.given_up, team.unsent
         begin = self._start
         if begin is None:
-            self._say_start()
-            begin = clock() + _START_AHEAD_NS
+            begin = self._begin(clock(), _START_AHEAD_NS)
+            if begin is None:
+                return
             team.tell(self._commands(begin))
         self._start = begin
         while not self._done(begin):
@@ -240,17 +272,32 @@ class _Run:
                 break
         self._end = self._length_end(begin)
 
-    def _say_start(self) -> None:
-        self._say(Progress(phase="start", seconds=0.0, ended=0, failed=0, latency_ns=np.zeros(0, np.int64)))
+    def _begin(self, warm_since: int, ahead: int = 0) -> int | None:
+        """The instant of the start: `ahead` ns from now, or that of all generators; None where the run ends before."""
+        if self._together is None:
+            self._say(Progress(phase="start", seconds=0.0, ended=0, failed=0, latency_ns=np.zeros(0, np.int64)))
+            return clock() + ahead
+        self._together.ready()
+        while not self._stopped():
+            begin = self._together.start()
+            if begin is not None:
+                if ahead and begin < clock():
+                    raise errors.TftrtError(
+                        f"the common start was told {(clock() - begin) / 1e6:.0f} ms late",
+                        "look at the network, and run it again",
+                    )
+                return begin
+            self._tick("warm-up", warm_since)
+        return None
 
     def _commands(self, start: int) -> list[dict[str, typing.Any]]:
         plan, size = self._plan, self._team.size
         if plan.kind == "open":
             return [
-                {"do": "open", "start": start, "bound": part} for part in _shared(max(plan.max_outstanding, size), size)
+                {"do": "open", "start": start, "bound": part} for part in shared(max(plan.max_outstanding, size), size)
             ]
-        slots = _shared(plan.concurrency, size)
-        limited: Sequence[int | None] = _shared(plan.max_queries, size) if plan.max_queries else [None] * size
+        slots = shared(plan.concurrency, size)
+        limited: Sequence[int | None] = shared(plan.max_queries, size) if plan.max_queries else [None] * size
         return [
             {"do": "closed", "slots": part, "limit": limit, "start": start, "due_at_start": plan.kind == "offline"}
             for part, limit in zip(slots, limited, strict=True)
@@ -262,6 +309,8 @@ class _Run:
         if self._team.idle() and now > start:
             return True
         seconds = (now - start) / 1e9
+        if self._together and plan.kind != "open":
+            return self._together.enough()
         if plan.kind == "open":
             if plan.max_seconds is not None and seconds >= plan.max_seconds:
                 self._partial = f"{self._ended} of {len(plan.scheduled)} requests in {plan.max_seconds:g} s"
@@ -272,7 +321,7 @@ class _Run:
             and not (plan.kind == "offline" and plan.max_queries)
         ):
             return True
-        longest = plan.max_seconds if plan.max_seconds is not None else max(10 * plan.seconds, 60.0)
+        longest = plan.longest
         if seconds >= longest:
             if self._ended < plan.min_queries:
                 self._partial = f"{self._ended} of at least {plan.min_queries} requests in {longest:g} s"
@@ -305,6 +354,7 @@ class _Run:
 
     def _tick(self, phase: Phase, begun: int) -> None:
         """Listen for a while, count, and report progress."""
+        self._check_interrupted()
         ended = self._team.listen(_LISTEN_SECONDS)
         ended = ended[ended.sent_ns >= begun]
         self._ended += len(ended)
@@ -321,9 +371,19 @@ class _Run:
             self._partial = self._team.problems[0]
         return bool(self._partial)
 
+    def _check_interrupted(self) -> None:
+        """Raise KeyboardInterrupt once where all generators are told to end here and now."""
+        if self._together and not self._interrupted and self._together.interrupted():
+            self._interrupted = True
+            raise KeyboardInterrupt
+
     def _drain(self, do: str, seconds: float) -> None:
         self._team.tell_all(do)
-        if not self._team.listen_until_idle(seconds):
+        until = time.monotonic() + seconds
+        while not self._team.idle() and (left := until - time.monotonic()) > 0:
+            self._check_interrupted()
+            self._team.listen_until_idle(min(left, _LISTEN_SECONDS) if self._together else left)
+        if not self._team.idle():
             self._partial = self._partial or (
                 workers.hung(self._drain_s - _GIVE_UP_SECONDS, True).cause
                 if self._in_process
@@ -344,13 +404,11 @@ class _Run:
 
     def _made(self, ended: Entries, start: int, end: int) -> run_record.Records:
         plan, team = self._plan, self._team
-        held = (ended.flags & request_entries.HELD) != 0
-        late = (
-            int(((ended.sent_ns - ended.scheduled_ns > run_record.LATE_NS) & ~held).sum()) if plan.kind == "open" else 0
-        )
-        compared = (ended.flags & request_entries.CHECKED) != 0
-        unjudged = ((ended.flags & request_entries.DIFFERS) != 0) & ~compared
-        wrong = self._wrong(start, max(end, start) if plan.kind == "closed" else math.inf)
+        last = max(end, start) if plan.kind == "closed" else math.inf
+        if self._together:
+            self._together.unequal(
+                [one._replace(sent_ns=one.sent_ns - start) for one in team.answers if start <= one.sent_ns < last]
+            )
         cpu_s, wall_s, lags = _effort(team.beats, start, end)
         if self._in_process:
             cpu_s, lags = 0.0, lags[:0]
@@ -359,53 +417,27 @@ class _Run:
             seconds=wall_s,
             workers=team.size,
             cores=team.cores,
-            late=late,
+            late=recording.late(ended, plan.kind),
             sent=len(ended),
             lags_ns=lags,
             latency_ns=ended[ended.ok].service_ns,
         )
-        codes, counts = np.unique(ended.code[~ended.ok], return_counts=True)
-        failures = {
-            code: run_record.Failures(code, self._message(code)[0], count, tuple(self._message(code)[1][:3]))
-            for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
-        }
-        return run_record.Records(
-            scheduled_ns=ended.scheduled_ns - start,
-            sent_ns=ended.sent_ns - start,
-            done_ns=ended.done_ns - start,
-            code=ended.code.copy(),
-            payload=ended.payload.copy(),
-            flags=ended.flags.copy(),
+        return recording.records(
+            ended,
+            start=start,
+            end=end,
             kind=plan.kind,
-            length_ns=max(0, end - start),
-            errors=failures,
-            late=late,
-            held=int(held.sum()),
+            messages=self._message,
+            wrong=recording.wrong_answers(team.answers, self._payload, start, last),
             unfinished=team.given_up - self._given_up_before,
             unsent=team.unsent - self._unsent_before,
-            checked=int(compared.sum()),
-            wrong=len(wrong),
-            wrong_answers=tuple(wrong[:_WRONG_SHOWN]),
             limits=limited,
             warm_up=self._warm_up,
             partial=self._partial,
             started_monotonic_ns=start,
             cpu_share=cpu_s / wall_s if wall_s else 0.0,
             earlier_ns=self._earlier(start, end) if plan.kind == "closed" else np.zeros(0, np.int64),
-            unjudged=int(unjudged.sum()),
         )
-
-    def _wrong(self, start: int, end: float) -> list[run_record.WrongAnswer]:
-        """The wrong ones of the answers that differ, sent in [start, end), in the order of their sends. Equal answers are judged once."""
-        messages: dict[tuple[int, bytes], str] = {}
-        wrong = []
-        for answer in self._team.answers:
-            judged = answer.request, answer.answer
-            if judged not in messages:
-                messages[judged] = self._payload.wrong(*judged) if self._payload else ""
-            if messages[judged] and start <= answer.sent_ns < end:
-                wrong.append(run_record.WrongAnswer(answer.request, answer.sent_ns - start, messages[judged]))
-        return sorted(wrong, key=lambda wrong_answer: wrong_answer.sent_ns)
 
 
 def _effort(beats: Iterable[workers.Beat], start: int, end: int) -> tuple[float, float, npt.NDArray[np.int64]]:
@@ -422,8 +454,3 @@ def _effort(beats: Iterable[workers.Beat], start: int, end: int) -> tuple[float,
         cpu += (last.cpu_ns - first.cpu_ns) / 1e9
         wall = max(wall, (last.now_ns - first.now_ns) / 1e9)
     return cpu, wall, np.concatenate(lags)
-
-
-def _shared(total: int, parts: int) -> list[int]:
-    """Whole numbers that add up to `total`, as equal as can be."""
-    return [total // parts + (number < total % parts) for number in range(parts)]

@@ -119,3 +119,20 @@ def found(
                 )
             )
     return tuple(signs)
+
+
+def together(host: str, cpu_shares: Sequence[float], workers: int, cores: int) -> tuple[Sign, ...]:
+    """The sign of generators that share a machine: none of them used its own cores up, and all together did.
+
+    Args: cpu_shares: processor time of each, in shares of one core. workers: processes of all; cores: of the machine.
+    """
+    used, room = sum(cpu_shares), min(workers, cores)
+    if used < CPU_SHARE * room:
+        return ()
+    return (
+        Sign(
+            RATE,
+            f"the {len(cpu_shares)} generators on {host} used {used:.2f} of {room} core{'s' * (room > 1)} together: "
+            "give each a machine of its own",
+        ),
+    )

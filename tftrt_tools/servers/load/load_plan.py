@@ -129,6 +129,19 @@ class Plan:
         """The schedule, int64 [n] ns; [0] for a load without one."""
         return np.zeros(0, np.int64) if self.schedule is None else self.schedule
 
+    @property
+    def longest(self) -> float:
+        """Seconds after which a closed or offline run ends in any case."""
+        return self.max_seconds if self.max_seconds is not None else max(10 * self.seconds, 60.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """Which requests of a load are a generator's, where several send it: request k of the whole where k % of == number."""
+
+    number: int = 0
+    of: int = 1
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -143,3 +156,8 @@ class Progress:
     failed: int
     # int64 [n]: latencies of the answers that came since the last call.
     latency_ns: npt.NDArray[np.int64]
+
+
+def shared(total: int, parts: int) -> list[int]:
+    """Whole numbers that add up to `total`, as equal as can be."""
+    return [total // parts + (number < total % parts) for number in range(parts)]

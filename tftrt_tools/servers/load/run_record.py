@@ -47,6 +47,38 @@ class WarmUp(records.Record):
     stable: bool | None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Generator(records.Record):
+    """What one of several generators did in a run."""
+
+    # From 1, and the machine.
+    number: int
+    host: str
+    # Processors that it may use, and processes that sent.
+    cores: int
+    processes: int = 0
+    # Its clock less that of the machine that asks, what that may be off by either way, and by how much the offset was another after the
+    # run, ms; None where it was not compared again.
+    clock_offset_ms: float
+    clock_uncertainty_ms: float
+    clock_moved_ms: float | None = None
+    # Its requests in the measured stretch, those that were answered, and answers a second.
+    requests: int = 0
+    answered: int = 0
+    rate: float = 0.0
+    # Of an open loop: sends that were late, as Records.late; those that were held; and how late the latest one was, ms.
+    late: int = 0
+    held: int = 0
+    latest_ms: float | None = None
+    # Processor time of its processes, in shares of one core.
+    cpu_share: float = 0.0
+    # Why it was the limit of the rate, and why it may have caused the tail of the times; "" where it was not, and did not.
+    limited: str = ""
+    waits: str = ""
+    # Why it ended early, or is gone; "" where it came to its end.
+    ended: str = ""
+
+
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Records:
     """A finished run. All times are nanoseconds from its start, on the monotonic clock. Entries are sorted by `sent_ns`."""
@@ -92,6 +124,8 @@ class Records:
     earlier_ns: Column = dataclasses.field(default_factory=lambda: _NONE)
     # Answers whose bytes differ from the expected ones and that nobody judged, because there were too many (Plan.judge_all).
     unjudged: int = 0
+    # Each generator, where other machines sent the load.
+    generators: tuple[Generator, ...] = ()
 
     @functools.cached_property
     def ok(self) -> Mask:

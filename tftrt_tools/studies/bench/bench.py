@@ -20,6 +20,7 @@ from tftrt_tools.studies.bench import (
     answers,
     breakdown,
     counted,
+    elsewhere,
     gpu_watch,
     live,
     measure,
@@ -95,7 +96,12 @@ def bench(options: Options, view: live.Lines, files: measure.Files | None = None
         run = _Run(options, view, files, watch, rules, known, versions, counters)
         if traced:
             run.alone_of(traced, targets.gpus_are_here(address), folder)
-        ended = run.everything(targets.of_options(options, client, signature, folder, named.get("in_process")), loads)
+        generators = stack.enter_context(elsewhere.opened(options.on, options.generators, options.processes, address))
+        shared = tuple(elsewhere.beside(generators))
+        for line in shared:
+            view.note(f"note: {line}")
+        opened = targets.of_options(options, client, signature, folder, named.get("in_process"), generators)
+        ended = run.everything(opened, loads)
     asked = measurements.Subject(
         address=client.protocol.scheme + address if client else "",
         model_name=options.model_name,
@@ -122,6 +128,7 @@ def bench(options: Options, view: live.Lines, files: measure.Files | None = None
         searched=tuple(run.searched),
         prices=tuple(_prices(run.rows)),
         breakdowns=run.breakdowns(),
+        notes=shared,
         problems=tuple(_problems(options, run)),
         ended=ended,
         refused=bool(run.refused),
@@ -306,13 +313,18 @@ class _Run:
         )
 
     def _first_rate(self, target: Target, sent: Sent, load: Workload) -> float:
-        """Half of the rate that single requests in a row reach: a server that can keep the goal at all usually keeps it at this rate."""
+        """Half of the rate that single requests in a row reach: a server that can keep the goal at all usually keeps it at this rate.
+        Several generators have one under way each, which is that many times the rate at most."""
+        count = self._options.generators
         row = self._add(
-            target, sent, points.Point(scenario=points.CLOSED, concurrency=1, batch_size=load.batch_size), probe=True
+            target,
+            sent,
+            points.Point(scenario=points.CLOSED, concurrency=count, batch_size=load.batch_size),
+            probe=True,
         )
         if not row.throughput:
             raise _Cut("no request was answered")
-        return row.throughput / 2
+        return row.throughput / 2 / count
 
 
 class _Versions:

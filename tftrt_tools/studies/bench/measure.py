@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tftrt_tools.base import errors
-from tftrt_tools.servers.load import latency_statistics, load_plan, schedule
+from tftrt_tools.servers.load import generator, latency_statistics, load_plan, schedule
 from tftrt_tools.servers.load.run_record import Records
+from tftrt_tools.servers.load.several import clocks
 from tftrt_tools.studies.bench import counted, gpu_watch, live, measurements, points, search, server_metrics, summary
 from tftrt_tools.studies.bench.options import Options
 from tftrt_tools.studies.bench.targets import Sent, Target
 
-INTERRUPTED = "interrupted"
+INTERRUPTED = generator.INTERRUPTED
 _CHECK_EVERY = 16
 # A row says that the server does not keep up if the backlog grows as if it answered less than this share of the offered requests.
 _KEPT_UP = 0.95
@@ -262,5 +263,9 @@ def _notes(row: measurements.Row, records: Records) -> Iterator[str]:
         )
     for one in records.wrong_answers[:1]:
         yield f"a wrong answer to request {one.payload}, after {one.sent_ns / 1e9:.2f} s: {one.why}"
+    if records.generators and (
+        line := clocks.apart(row.offered, max(round(1e6 * one.clock_uncertainty_ms) for one in records.generators))
+    ):
+        yield line
     if records.warm_up.stable is False:
         yield f"it did not settle within {records.warm_up.seconds:.1f} s of warm-up"

@@ -8,6 +8,7 @@ from typing import Any
 from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.stack.fingerprint import Fingerprint
 from tftrt_tools.servers.client import serving_error
+from tftrt_tools.servers.load.run_record import Generator
 from tftrt_tools.studies.bench.gpu_watch import Use
 from tftrt_tools.studies.bench.points import Point
 from tftrt_tools.studies.bench.server_metrics import ServerSide
@@ -129,6 +130,8 @@ class Row(records.Record):
     unjudged: int = 0
     # Why the load generator may have caused the tail of the times, or adds to each of them; "" where it does not.
     waits: str = ""
+    # What each generator did, where other machines sent the load.
+    generators: tuple[Generator, ...] = ()
 
     @property
     def failed(self) -> int:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.fleet.place import Place
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
 from tftrt_tools.models.kinds import opening
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.servers.client import Tls, protocols
+from tftrt_tools.studies.bench import elsewhere, points, server_metrics
 from tftrt_tools.studies.bench import goal as goals
-from tftrt_tools.studies.bench import points, server_metrics
 
 if TYPE_CHECKING:
     from absl.flags import FlagValues
@@ -84,6 +85,9 @@ class Options:
     # Connections, and load processes: 0 to choose.
     channels: int
     processes: int
+    # Where the load comes from, None for this machine alone; and how many generators send it there.
+    on: Place | None
+    generators: int
     # Whether a failed request fails the check.
     require_no_errors: bool
     # {flag: value} of what was set, for the report.
@@ -108,11 +112,12 @@ def from_flags(
     models: Mapping[str, Source | str],
     tls: Tls | None = None,
     reading: DataOptions | None = None,
+    on: Place | None = None,
 ) -> Options:
     """Options of parsed flags.
 
     Args: values: of commands/bench.py. models: {"original", "in_process": "" for none}. reading: how files of --data are read; None for
-      the defaults.
+      the defaults. on: what --on says.
     Raises: UsageError.
     """
     goal = goals.parse(values.slo)
@@ -156,6 +161,9 @@ def from_flags(
         raise errors.UsageError(
             "--plot needs --breakdown: it draws where the time goes", "add --breakdown; --html has the other plots"
         )
+    generators = values.generators if on else 1
+    if on:
+        elsewhere.check(address, values, swept, on)
     return Options(
         address=address,
         model_name=values.model_name,
@@ -194,6 +202,8 @@ def from_flags(
         tls=tls,
         channels=values.channels,
         processes=values.processes,
+        on=on,
+        generators=generators,
         require_no_errors=values.require_no_errors,
         given=_given(values),
     )

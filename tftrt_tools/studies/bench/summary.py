@@ -75,6 +75,7 @@ def row(
         goal=judged(records, goal) if goal else (),
         complete=not records.partial,
         unjudged=records.unjudged,
+        generators=records.generators,
         server=server,
         gpus=gpus,
         notes=notes,

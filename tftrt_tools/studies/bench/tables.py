@@ -50,6 +50,11 @@ def _flat(bench: Bench, row: Row) -> dict[str, Any]:
     for kind, latency in (("response", row.response), ("service", row.service)):
         flat |= {f"{kind}_{name}_ms": _cell(getattr(latency, f"{name}_ms")) for name in ("mean", "min", "max")}
         flat |= {f"{kind}_{name}_ms": _cell(value) for name, value in latency.percentiles.items()}
+    if row.generators:
+        flat |= {
+            "generators": len(row.generators),
+            "generators_limited": sum(bool(one.limited) for one in row.generators),
+        }
     flat["kept"] = "" if row.kept is None else int(row.kept)
     flat["errors"] = "; ".join(f"{one.code}: {one.count}" for one in row.errors)
     if row.server:

@@ -20,6 +20,7 @@ from tftrt_tools.models.kinds.model import Model
 from tftrt_tools.servers.client import Client, ModelSpec, ServingError, TritonClient, opened
 from tftrt_tools.servers.load import function_load, generator, load_plan, payload
 from tftrt_tools.servers.load.run_record import Records
+from tftrt_tools.servers.load.several.conducting import Generators
 from tftrt_tools.servers.serving.smoke import server_process
 from tftrt_tools.studies.bench import in_process, measurements
 from tftrt_tools.studies.bench.answers import Answer, Judge
@@ -55,9 +56,11 @@ def of_options(
     signature: str,
     folder: str | os.PathLike[str],
     model: Model | None,
+    generators: Generators | None = None,
 ) -> list[Target]:
-    """The targets that `options` name, the server first. Args: model: of --in_process."""
-    found: list[Target] = [Server(client, options, signature)] if client else []
+    """The targets that `options` name, the server first. Args: model: of --in_process. generators: that send the load from other
+    machines, None for this one."""
+    found: list[Target] = [Server(client, options, signature, generators)] if client else []
     return [*found, InProcess(model, folder, options.timeout)] if model else found
 
 
@@ -72,11 +75,14 @@ def client(options: Options) -> Client | TritonClient:
 
 
 class Server:
-    """A running server. Args: signature: name of the one that is asked."""
+    """A running server. Args: signature: name of the one that is asked. generators: that send the load, None for this machine."""
 
     name = measurements.SERVER
 
-    def __init__(self, client: Client | TritonClient, options: Options, signature: str) -> None:
+    def __init__(
+        self, client: Client | TritonClient, options: Options, signature: str, generators: Generators | None = None
+    ) -> None:
+        self._generators = generators
         self._options, self._signature, self._protocol, self._client = options, signature, client.protocol, client
         self._answered = b""  # a request that was answered
         self._target = load_plan.Target(
@@ -208,6 +214,8 @@ class Server:
 
     def run(self, sent: Sent, plan: load_plan.Plan, on_progress: OnProgress) -> Records:
         """run_record.Records of a load_plan.Plan. Raises: TftrtError."""
+        if self._generators:
+            return self._generators.run(self._target, sent.payload, plan, on_progress)
         return generator.run(self._target, sent.payload, plan, on_progress)
 
 
