@@ -31,7 +31,7 @@ class Hangs(tf.Module):
         return {"y": 2.0 * x + tf.cast(zero, tf.float32)}
 
 
-for most, path in ((2, sys.argv[1]), (30, sys.argv[2])):
+for most, path in zip((2, 30, 10**9), sys.argv[1:], strict=True):
     module = Hangs(most)
     tf.saved_model.save(module, path, signatures={"serving_default": module.serve})
 """
@@ -39,9 +39,9 @@ for most, path in ((2, sys.argv[1]), (30, sys.argv[2])):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Folder of `soon`, which hangs in the first calls, and `later`, which hangs while it is timed."""
+    """Folder of `soon`, which hangs in the first calls, `later`, which hangs while it is timed, and `never`."""
     folder = tmp_path_factory.mktemp("hangs")
-    run_program(HANGS, folder / "soon", folder / "later")
+    run_program(HANGS, *(folder / name for name in ("soon", "later", "never")))
     return folder
 
 
@@ -102,7 +102,7 @@ def test_a_model_that_goes_on_is_not_ended(models, tmp_path):
     code = _run(
         bench,
         "bench",
-        f"--in_process={models / 'later'}",
+        f"--in_process={models / 'never'}",
         f"--data={tmp_path / 'x.npz'}",
         "--timeout=30",
         "--duration_seconds=0.001",
