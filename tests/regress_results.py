@@ -27,7 +27,7 @@ WORKLOAD = {
     "gate_closed": False,
     "signature": "serving_default",
     "shapes": ["x 1x8"],
-    "values": "drawn from seed 0",
+    "values": "random, seed 0",
     "timed": 16,
     "compared": 16,
     "concurrency": 1,

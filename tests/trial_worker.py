@@ -61,7 +61,7 @@ def worker_job(request):
     if what == "bug":
         raise ZeroDivisionError("a slip")
     if what == "error":
-        raise errors.CheckFailed("no segment", "a mend")
+        raise errors.CheckFailed("no segment", "a fix")
     if what == "endless":
         time.sleep(600)
     minutes = convert.build_minutes

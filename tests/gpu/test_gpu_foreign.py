@@ -45,7 +45,7 @@ def test_ids_in_floats_are_drawn_inside_the_table_for_engines(tmp_path):
         "--minimum_segment_size=1",
     )
     code, result, error = verify(tmp_path / "in", tmp_path / "out")
-    shown("drawn ids", "embedding, FP16", said, (code, result), error)
+    shown("random ids", "embedding, FP16", said, (code, result), error)
     done = run_tftrt(
         "regress",
         f"--native={tmp_path / 'in'}",
@@ -59,7 +59,9 @@ def test_ids_in_floats_are_drawn_inside_the_table_for_engines(tmp_path):
         timeout=500,
     )
     checks = {one["name"]: one["verdict"] for one in json.loads((tmp_path / "r.json").read_text())["checks"]}
-    report(test="drawn ids", model="embedding, FP16, regress", passed=checks["answers"] == "pass", code=done.returncode)
+    report(
+        test="random ids", model="embedding, FP16, regress", passed=checks["answers"] == "pass", code=done.returncode
+    )
     assert checks["answers"] == "pass", done.stdout[-2000:]
 
 
@@ -68,7 +70,7 @@ def test_ids_in_floats_are_drawn_inside_the_table_for_a_plan(tmp_path):
     drawn.floats(str(tmp_path / "in"))
     build(tmp_path / "in", tmp_path / "plan", "--precision_mode=FP16", f"--shapes={IDS}:min=1x20,opt=8x20,max=8x20")
     code, result, error = verify(tmp_path / "in", tmp_path / "plan")
-    shown("drawn ids", "embedding, FP16 plan", None, (code, result), error)
+    shown("random ids", "embedding, FP16 plan", None, (code, result), error)
 
 
 def test_a_default_that_nobody_feeds_costs_no_engine(tmp_path):

@@ -289,7 +289,7 @@ class _Maker:
         self.drew += drawing.drew(others, [shapes], ranges)
         if others and self._asked.data:
             self.notes.append(
-                f"{', '.join(spec.name for spec in others)} of {added.name} was drawn: the data is pictures alone"
+                f"{', '.join(spec.name for spec in others)} of {added.name} was filled with random values: the data is pictures alone"
             )
         return _narrowed(added, random_inputs.random(others, shapes, self._asked.seed, ranges))
 
@@ -301,7 +301,7 @@ class _Maker:
         self.drew += chosen.drew
         origin: Origin = "data" if of in chosen.own else "random"
         if origin == "random" and self._asked.data:
-            self.notes.append(f"the values of {added.name} were drawn: the data does not fill its inputs")
+            self.notes.append(f"the values of {added.name} were random: the data does not fill its inputs")
         if chosen.given is not None and of in chosen.own:
             places = range(len(self.sent), len(self.sent) + len(chosen.calls[of]))
             self.labelled[added.name] = Labelled(tuple(places), chosen.given.rows, chosen.dropped)

@@ -173,7 +173,7 @@ def from_import_error(error: ImportError) -> TftrtError | None:
     if isinstance(error, ModuleNotFoundError) and name in EXTRA:
         return needs_extra(name)
     if name.partition(".")[0] == "tensorflow":
-        return TftrtError(f"TensorFlow is not the one needed: {error}", "`tftrt doctor` says what mends it")
+        return TftrtError(f"TensorFlow is not the one needed: {error}", "`tftrt doctor` says what fixes it")
     if isinstance(error, ModuleNotFoundError) and name == BINDINGS:
         return TftrtError(no_bindings(), install_bindings())
     if name.partition(".")[0] in (BINDINGS, *_OF_BINDINGS):

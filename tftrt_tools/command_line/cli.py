@@ -13,8 +13,8 @@ from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import signals, starting
 
 COMMANDS = {
-    "doctor": "what this machine can do (convert, build, run), and what to mend",
-    "optimize": "the whole way in one command: model, data and a goal in, the fastest model that keeps it and its story out",
+    "doctor": "what this machine can do (convert, build, run), and what to fix",
+    "optimize": "the whole way in one command: model, data and a goal in, the fastest model that keeps it and its report out",
     "inspect": "what TF-TRT would do with a SavedModel, or what it did",
     "convert": "a SavedModel or a Keras file to a TF-TRT SavedModel",
     "export": "ONNX files of a model, checked, run against it, and held against what TensorRT's parser takes",
@@ -25,7 +25,7 @@ COMMANDS = {
     "verify": "does the converted model answer like the original, and did its engines run",
     "sensitivity": "which nodes hurt when a model goes to INT8 or FP16",
     "profile": "where the milliseconds of a call go: in TensorFlow, in each engine, in each layer",
-    "diagnose": "why a converted model is not faster: what costs it its milliseconds, and what mends that",
+    "diagnose": "why a converted model is not faster: what costs it its milliseconds, and what fixes that",
     "tune": "the fastest conversion that keeps an accuracy goal, found on this machine's GPU",
     "table": "show, compare, merge and edit INT8 calibration tables",
     "cache": "the engine cache: list, remove, clear",
@@ -36,7 +36,7 @@ COMMANDS = {
     "versions": "versions, states and labels on a running server",
     "promote": "a label of a running server to another version, once that is available",
     "rollback": "undo the last promotion",
-    "bench": "how fast a running server answers, and the highest rate that keeps a promise",
+    "bench": "how fast a running server answers, and the highest rate that keeps an SLO",
     "log": "what a log of TF-TRT, TensorRT, TensorFlow Serving or trtexec says: fallbacks, failed builds, and what to do",
     "regress": "is the candidate slower, faster or the same, as right, and within its goals: a verdict with its certainty",
     "history": "the comparisons that were kept, and the steps in them",

@@ -169,7 +169,7 @@ def test_weights_that_are_not_finite_are_told_as_by_verify(broken, tftrt, tmp_pa
         "NaN or Inf of" in text and f"answers are not finite: {text}: check the inputs and the weights\n" in done.stdout
     )
     assert (
-        "suggestion: none; no precision mends answers that are not finite\n" in done.stdout
+        "suggestion: none; no precision fixes answers that are not finite\n" in done.stdout
         and "next:" not in done.stdout
     )
     converted = tmp_path / "converted"

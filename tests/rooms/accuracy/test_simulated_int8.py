@@ -188,7 +188,7 @@ def test_loops_are_simulated(zoo_model, tmp_path):
 def test_drawn_inputs_show_the_graph_alone(made, zoo_model):
     printed, found = verified(zoo_model("digits_cnn"), made / "good")
     assert found["verdict"] == GRAPH and "graph rewrite only" in found["evidence"] and found["arithmetic"] == "rewrite"
-    assert "INT8 was not simulated for serving_default, and no engine ran: its inputs are drawn" in printed
+    assert "INT8 was not simulated for serving_default, and no engine ran: its inputs are random" in printed
     assert "next, on a machine with a GPU" in printed
     with tempfile.TemporaryDirectory() as folder:
         done = run_tftrt("publish", made / "good", "--model_name=m", f"--base_path={folder}", "--nowarmup")

@@ -218,8 +218,8 @@ def test_what_cannot_work_is_a_usage_error_and_never_ends_the_program(call, said
 
 def test_notes_go_to_the_log_and_not_to_stderr(caplog, nothing_printed):
     with caplog.at_level(logging.INFO, "tftrt_tools"), calling.told():
-        progress.note("drawn from a seed")
-    assert caplog.messages == ["drawn from a seed"]
+        progress.note("random, from a seed")
+    assert caplog.messages == ["random, from a seed"]
 
 
 def test_calls_of_several_threads_come_one_after_the_other(monkeypatch):
@@ -389,7 +389,7 @@ def test_an_engine_that_was_refused_is_a_failed_check(complete, unbuilt, said):
 
     from tftrt_tools.command_line.commands import _made
 
-    one = types.SimpleNamespace(refused=True, name="TRTEngineOp_0", reason="TensorRT refused it", mend="mend it")
+    one = types.SimpleNamespace(refused=True, name="TRTEngineOp_0", reason="TensorRT refused it", mend="fix it")
     done = types.SimpleNamespace(complete=complete, unbuilt=[one] if unbuilt else [])
     wrong = _made.failure(done)
     assert (wrong is None) == complete and (complete or said in wrong.cause and wrong.exit_code == errors.EXIT_CHECK)

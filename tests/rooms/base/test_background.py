@@ -46,7 +46,7 @@ def test_the_result_or_the_exception_of_a_thread_comes_with_its_future():
 @pytest.mark.parametrize(
     "error, code, says",
     [
-        ("errors.CheckFailed('a check failed', 'mend it')", 3, "tftrt: error: a check failed\n  mend it\n"),
+        ("errors.CheckFailed('a check failed', 'fix it')", 3, "tftrt: error: a check failed\n  fix it\n"),
         (
             "OSError(2, 'No such file or directory', '/nowhere')",
             1,

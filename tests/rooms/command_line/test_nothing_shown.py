@@ -94,7 +94,7 @@ def test_answers_that_show_little_are_a_warning():
         pair = run.Call("s", {"x": given}), {"y": answer}, {"y": answer}
         found = judgement.judge([pair], "INT8", ["s"], judgement.Rules())
         assert not found.all_problems and (text in found.warnings[0] if text else found.warnings == ()), found.warnings
-        assert judgement.judge([pair], "INT8", [], judgement.Rules()).warnings == (), "drawn inputs are no data"
+        assert judgement.judge([pair], "INT8", [], judgement.Rules()).warnings == (), "random inputs are no data"
 
 
 def test_calls_are_seen_together():

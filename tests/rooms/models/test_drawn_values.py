@@ -290,7 +290,9 @@ def test_random_calibration_data_keeps_to_it_too():
     read = functools.partial(data.open, signature_name="s", specs=(only,))
     batches = read(DataOptions(random=True, batch_size=50))
     values = np.concatenate([one["ids"] for one in batches])
-    assert values.max() == 63 and "drawn: ids: whole numbers from 0 to 63, which words takes" in batches.record.warnings
+    assert (
+        values.max() == 63 and "random: ids: whole numbers from 0 to 63, which words takes" in batches.record.warnings
+    )
     own = read(DataOptions(random=True, ranges="ids:0:2"))
     assert max(one["ids"].max() for one in own) < 2 and not any("drawn" in one for one in own.record.warnings)
 
@@ -417,7 +419,8 @@ def test_verify_draws_ids_in_floats_from_the_table(tftrt, tmp_path):
     done = tftrt("verify", tmp_path / "m", tmp_path / "m", "--nowrite")
     assert done.returncode == 0, done.stderr
     assert (
-        f"drawn: {stacks.SAVED_INPUT or 'ids'}: whole numbers from 0 to 63, which words/embeddings takes" in done.stdout
+        f"random: {stacks.SAVED_INPUT or 'ids'}: whole numbers from 0 to 63, which words/embeddings takes"
+        in done.stdout
         and "PASSED" in done.stdout
     )
 
@@ -427,7 +430,7 @@ def test_a_call_that_a_model_refuses_says_that_it_was_drawn(tftrt, tmp_path):
     done = tftrt("verify", tmp_path / "m", tmp_path / "m", "--nowrite")
     assert (
         done.returncode == 1
-        and "its values were drawn, and so were its shapes: give others by --shapes, --ranges or --data" in done.stderr
+        and "its values were random, and so were its shapes: give others by --shapes, --ranges or --data" in done.stderr
     )
 
 

@@ -68,7 +68,7 @@ def test_the_kind_that_is_refused_is_named_with_those_before_it(built, tmp_path)
     [
         (child.ChildDied("it died", "look", "its log", "SIGSEGV"), errors.TftrtError, "it died"),
         (OSError(errno.ENOSPC, "No space left on device", "x"), errors.TftrtError, "No space left on device"),
-        (errors.CheckFailed("refused", "mend it"), errors.CheckFailed, "refused"),
+        (errors.CheckFailed("refused", "fix it"), errors.CheckFailed, "refused"),
     ],
 )
 def test_whatever_ends_a_kind_is_one_line_with_its_exit_code(error, kind, says, built, monkeypatch, tmp_path):

@@ -41,7 +41,7 @@ def test_a_batch_that_is_no_guess_is_not_called_one(inputs, tmp_path):
 def test_what_was_drawn_in_a_limit_is_said(tmp_path):
     ids = spec("ids", "float32").knowing(Limit(high=64, of="words"))
     found = planned(facts(signatures={"serving_default": [ids]}), tmp_path)
-    assert "drawn for serving_default: ids: whole numbers from 0 to 63, which words takes" in found.notes
+    assert "random for serving_default: ids: whole numbers from 0 to 63, which words takes" in found.notes
     assert max(one.call.inputs["ids"].max() for one in found.requests) > 1
 
 

@@ -337,7 +337,7 @@ def test_the_configuration_that_triton_completed(client):
 def test_a_model_that_cannot_be_asked_is_told_with_the_reason(server, tftrt, command):
     """A model that failed to load, with Triton's reason; a version that is not there; a model whose answers are a stream."""
     for flags, says, mend in (
-        (("--model_name=broken",), "serves no model 'broken'", "RuntimeError: it is broken); mend that version"),
+        (("--model_name=broken",), "serves no model 'broken'", "RuntimeError: it is broken); fix that version"),
         (("--model_name=digits", "--model_version=7"), "serves no model 'digits', version 7", "version 1 AVAILABLE\n"),
         (("--model_name=stream",), "model 'stream' is decoupled", "ModelStreamInfer"),
     ):
@@ -557,7 +557,7 @@ def test_bench_of_a_model_that_hangs_is_not_complete(tftrt, tmp_path):
         done = tftrt(
             "bench", server.address, "--model_name=hanging", "--timeout=1", "--warmup_seconds=0", "--duration_seconds=2"
         )
-        assert done.returncode == 1 and "the model hangs; mend it, and restart the server" in done.stdout, (
+        assert done.returncode == 1 and "the model hangs; fix it, and restart the server" in done.stdout, (
             done.stdout + done.stderr
         )
         server.process.kill()

@@ -371,7 +371,7 @@ def test_a_better_one_that_missed_its_promise_is_no_winner(capsys):
     assert done.winner is None and done.best == best and done.to_dict()["winner"] is None and done.gain is None
     _batching._print(done, None)
     said = capsys.readouterr().out
-    assert "not kept in turns" in said and "winner    none: the best trial did not keep the promise in turns" in said
+    assert "not kept in turns" in said and "winner    none: the best trial did not keep the SLO in turns" in said
     assert (
         "without an answer (UNAVAILABLE: the batch scheduling queue is full): missed" in said
         and "winner is better" not in said

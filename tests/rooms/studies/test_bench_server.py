@@ -467,7 +467,7 @@ def test_a_model_that_hangs_makes_it_incomplete(proxy, bench, capsys):
     )
     (said,) = (line for line in capsys.readouterr().out.splitlines() if "NOT COMPLETE" in line)
     assert "the server answered no more for the last" in said and found["ended"].endswith(
-        "mend it, and restart the server"
+        "fix it, and restart the server"
     )
 
 

@@ -553,7 +553,7 @@ def test_a_model_that_takes_something_else_is_timed_and_not_compared():
     assert said == "not compared with the model's: it takes image float32, and the model image uint8"
     others = [run_room.Call("s", {"image": floats["image"] + number}) for number in range(2)]
     alike, said = in_turns._compared((), others, [{"y": floats["image"]}] * 2)
-    assert alike is None and said == "not compared with the model's: other values were drawn for it"
+    assert alike is None and said == "not compared with the model's: it got other random values"
     alike, said = in_turns._compared((), asked[:1] * 2, [{"y": pixels["image"]}, {"z": pixels["image"]}])
     assert alike is None and said == "not compared with the model's: its outputs are z"
 
@@ -593,7 +593,7 @@ def test_a_mend_with_other_answers_is_not_called_one(capsys):
         _output.console(None), Diagnosis(model="m", original="o", profiled="", gpu="", findings=(found,))
     )
     said = capsys.readouterr().out
-    assert "tried: no mend, because the answers change: it saves 1.000 ms" in said
+    assert "tried: no fix, because the answers change: it saves 1.000 ms" in said
     assert "its answers: not like the model's: y: snr_db is 3, wanted >= 30" in said
 
 
@@ -626,8 +626,8 @@ def test_only_the_mends_of_chosen_causes_are_tried():
     ("given", "says"),
     [
         (["--try_causes=range"], "--try_causes chooses what --try applies"),
-        (["--try", "--try_causes=cold"], "--try_causes=cold: no flag of this toolkit mends that"),
-        (["--try", "--try_causes=rang"], "these have such mends: fallback, inputs, many-engines"),
+        (["--try", "--try_causes=cold"], "--try_causes=cold: no flag of this toolkit fixes that"),
+        (["--try", "--try_causes=rang"], "these have such fixes: fallback, inputs, many-engines"),
     ],
 )
 def test_causes_that_cannot_be_tried_are_told(given, says, tftrt):
@@ -664,7 +664,7 @@ def test_a_stored_profile_is_diagnosed_without_a_gpu(tftrt, zoo_model, tmp_path)
     said = done.stdout
     assert (
         said.index("[fallback]") < said.index("In how it is called") < said.index("[small-batch]")
-        and "mend: build an engine" in said
+        and "fix: build an engine" in said
     )
     assert "Nothing is wrong" not in said
     assert (

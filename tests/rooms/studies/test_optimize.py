@@ -375,9 +375,9 @@ def test_the_profile_and_what_its_mends_gave_are_told(script, tmp_path):
 @pytest.mark.parametrize(
     ("alike", "says"),
     [
-        (True, "1 mend tried; the best: tftrt convert"),
-        (False, "1 mend tried; none is shown to be faster with answers like the model's: tftrt convert"),
-        (None, "1 mend tried; none is shown to be faster with answers like the model's: tftrt convert"),
+        (True, "1 fix tried; the best: tftrt convert"),
+        (False, "1 fix tried; none is shown to be faster with answers like the model's: tftrt convert"),
+        (None, "1 fix tried; none is shown to be faster with answers like the model's: tftrt convert"),
     ],
 )
 def test_the_best_mend_is_one_that_answers_like_the_model(script, alike, says):
@@ -893,7 +893,7 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
         ({}, ("--precisions=",), 2, "nothing is no precision"),
         ({}, ("--rate=100",), 2, "--rate says nothing without --slo"),
         ({}, ("--slo=fast",), 2, "--slo: 'fast' is no bound"),
-        ({}, ("--slo=mean<3ms",), 2, "promises no percentile"),
+        ({}, ("--slo=mean<3ms",), 2, "has no percentile"),
         ({}, ("--slo=p99<3ms", "--server=triton"), 2, "--slo is looked at under TensorFlow Serving alone"),
         ({}, ("--publish=digits",), 2, "is no BASE_PATH/MODEL_NAME"),
         ({}, ("--publish=models/a b",), 2, "is no BASE_PATH/MODEL_NAME"),
@@ -981,7 +981,7 @@ def test_labels_are_looked_at_where_the_data_leaves_a_frozen_input_out(tftrt, fo
 
 def test_a_signature_that_was_not_simulated_is_named(script):
     script.documents["doctor"] = machine(gpu=False).to_dict()
-    part = {"simulated": {"a": "INT8"}, "rows": 200, "left_out": {"b": "its inputs are drawn"}}
+    part = {"simulated": {"a": "INT8"}, "rows": 200, "left_out": {"b": "its inputs are random"}}
     script.documents["verify-int8"]["simulation"] = script.documents["verify"]["simulation"] = part
     assert ". INT8 was not simulated on the rows that are scored for b" in script.run().story.verdict
     said = script.run(precisions=("INT8",), work_dir="other").story.verdict

@@ -416,7 +416,7 @@ def test_a_plan_without_layer_information_says_so():
     (done,) = engines.profiles(engines.Recording(parts=parts, ops=(op,), graphs=(plan.Graph("plan", ()),)))[0]
     assert done.notes == (
         "the sizes in model.onnx are not known: no operations, no fusion map",
-        "the plan's passport has no layer information: tactics, formats and types are not known",
+        "the plan's metadata have no layer information: tactics, formats and types are not known",
     )
 
 

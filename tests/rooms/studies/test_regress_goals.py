@@ -76,7 +76,7 @@ def test_mistakes_in_the_file_are_named_with_their_mend(tmp_path, text, cause, m
     with pytest.raises(errors.UsageError) as caught:
         read(tmp_path, text)
     assert cause in caught.value.cause and mend in caught.value.mend, (caught.value.cause, caught.value.mend)
-    assert "--accuracy" not in caught.value.cause, "the file is to be mended"
+    assert "--accuracy" not in caught.value.cause, "the file is to be fixed"
 
 
 def test_files_that_are_none(tmp_path):

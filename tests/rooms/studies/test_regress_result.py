@@ -277,7 +277,7 @@ def test_answers_to_drawn_values_that_differ_ask_for_the_users_own():
     drawn = regression(answers=_judged(problems=(problem,)))
     (told,) = (one for one in drawn.checks if one.name == "answers")
     assert (
-        "the values were drawn from seed 0" in told.reason
+        "the values were random, seed 0" in told.reason
         and "--data=FILE" in told.reason
         and "--data=FILE" in junit.text(drawn)
     )
@@ -364,7 +364,7 @@ def test_only_what_rounds_can_settle_asks_for_more_of_them():
         goal="at most 2 MiB",
         value="not known",
         verdict=goals.UNDECIDED,
-        reason="the passport does not say",
+        reason="the metadata do not say",
     )
     near = goals.Kept(
         name="p99_ms_at_most", goal="at most 2 ms", value="2.0 ms", verdict=goals.UNDECIDED, reason="near"

@@ -107,7 +107,7 @@ def test_other_values_are_seen(model, photos, tmp_path):
 @pytest.mark.parametrize(
     "more, cause",
     [
-        (("encoded",), "drawn values would not be the same"),
+        (("encoded",), "random values would not be the same"),
         (("best", "--data=PHOTOS"), "they cannot be compared"),
         (("nothing",), "the candidate model has no signature 'nothing'"),
         (("encoded", "--signature_keys=uint8"), "--signature_keys does not go with"),

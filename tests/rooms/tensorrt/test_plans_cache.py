@@ -341,12 +341,12 @@ def test_a_plan_that_tensorrt_does_not_read_is_not_kept(tmp_path):
     ("cached_plan", "says", "mend"),
     [
         (True, "the plan came from the engine cache, and", "--noengine_cache"),
-        (False, "the plan was built, and", "a mend"),
+        (False, "the plan was built, and", "a fix"),
     ],
 )
 def test_a_plan_that_ends_the_process_would_come_from_the_cache_again(cached_plan, says, mend):
     with pytest.raises(errors.TftrtError, match=says) as raised, making._died(cached_plan):
-        raise child.ChildDied("killed", "a mend", "")
+        raise child.ChildDied("killed", "a fix", "")
     assert mend in raised.value.mend
 
 

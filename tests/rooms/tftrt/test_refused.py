@@ -176,7 +176,7 @@ def calibrating(monkeypatch, refuse):
         native = graph.native_segments(graph_def)
         for engine, segment in native.items():
             if said := refuse(engine, segment):
-                error = tensorrt.NoTable("TensorRT made no calibration table", "a mend")
+                error = tensorrt.NoTable("TensorRT made no calibration table", "a fix")
                 vars(error).update(said)
                 raise error
         return {engine: "TRT-8503-EntropyCalibration2\nTensorRTInputPH_0: 3c010a14\n" for engine in native}

@@ -86,14 +86,14 @@ def test_what_was_drawn_is_not_called_data_and_the_evidence_is_that_of_the_file(
     assert tftrt("wrap", tmp_path / "m", f"--output_saved_model_dir={wrapped}").returncode == 0
     done = tftrt("verify", tmp_path / "m", wrapped, f"--data={folder / 'photos'}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "ids of encoded was drawn: the data is pictures alone" in done.stdout
-    assert "drawn: ids: whole numbers from 0 to 29, which Variable takes" in done.stdout
+    assert "ids of encoded was filled with random values: the data is pictures alone" in done.stdout
+    assert "random: ids: whole numbers from 0 to 29, which Variable takes" in done.stdout
     said = json.loads((wrapped / "assets.extra/tftrt/verify.json").read_text())
     assert said["sources"]["encoded"] == "data" and said["sources"]["words"] == "random"
     published = tftrt("publish", wrapped, "--model_name=m", f"--base_path={tmp_path / 'models'}", "--json=-")
     document = json.loads(published.stdout)
     assert document["verified"] is True and not any("without evidence" in one for one in document["notes"])
-    assert any("drawn for words: ids: whole numbers from 0 to 29" in one for one in document["notes"])
+    assert any("random for words: ids: whole numbers from 0 to 29" in one for one in document["notes"])
     (wrapped / "assets/mine.txt").parent.mkdir(exist_ok=True)
     (wrapped / "assets/mine.txt").write_text("x")
     stale = tftrt("publish", wrapped, "--model_name=m", f"--base_path={tmp_path / 'models'}")

@@ -46,7 +46,7 @@ def check_folder(path: Path, flag: str) -> None:
         raise errors.UsageError(f"{flag}={path}: {first} is no folder", "name one that is there, or a new one")
     if not os.access(first, os.W_OK | os.X_OK):
         raise errors.UsageError(
-            f"{flag}={path}: {first} cannot be written to by this user", f"choose another {flag}, or mend its rights"
+            f"{flag}={path}: {first} cannot be written to by this user", f"choose another {flag}, or fix its rights"
         )
 
 

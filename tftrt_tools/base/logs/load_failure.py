@@ -15,7 +15,7 @@ _MENDS = (
         re.compile(r"[Cc]ould not find meta ?graph"),
         "start the server with the model's own tags: --saved_model_tags=…; `tftrt inspect` on the version directory shows them",
     ),
-    (re.compile(r"allowed_batch_sizes"), "mend the batching parameters: `tftrt configure --check` says where"),
+    (re.compile(r"allowed_batch_sizes"), "fix the batching parameters: `tftrt configure --check` says where"),
     (
         re.compile(
             r"(?i)Could not find SavedModel|data[ _]loss|checkpoint|variables|read less bytes|(can't|cannot|failed to) parse"

@@ -349,7 +349,7 @@ def _hung(quiet: _Quiet, log: str) -> ChildDied:
     flag = f"; a larger {quiet.silence.flag} waits longer" if quiet.silence and quiet.silence.flag else ""
     return ChildDied(
         f"it hangs: for {quiet.seconds:g} s no call came to an end, so its process was killed",
-        f"mend the model, or what it waits for{flag}",
+        f"fix the model, or what it waits for{flag}",
         log,
         "SIGKILL",
     )

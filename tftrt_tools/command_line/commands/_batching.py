@@ -241,7 +241,7 @@ def _none_keeps(done: Tuned) -> errors.CheckFailed:
     )
     return errors.CheckFailed(
         f"no trial keeps {done.goal}: {seen}",
-        "promise more time, or give --lowest_rate; the journal keeps the trials of this promise",
+        "allow more time, or give --lowest_rate; the journal keeps the trials of this SLO",
     )
 
 
@@ -260,7 +260,7 @@ def _missed_in_turns(done: Tuned) -> errors.TftrtError:
         )
     return errors.CheckFailed(
         f"{said}does not keep {done.goal} in turns: {seen}",
-        "search with longer probes (--duration_seconds): the trials' were too short to show it; or promise more time",
+        "search with longer probes (--duration_seconds): the trials' were too short to show it; or allow more time",
     )
 
 
@@ -307,7 +307,7 @@ def _print(done: Tuned, json_path: str | None) -> None:
     if done.best and not done.best.settings:
         say("winner", f"no batching: no parameters kept a higher rate than {done.best.rate:g}/s")
     if done.best and not done.winner:
-        say("winner", "none: the best trial did not keep the promise in turns")
+        say("winner", "none: the best trial did not keep the SLO in turns")
     if done.best and done.best.settings and done.winner:
         gain = f", {done.gain:.2f} times as many as without batching" if done.gain else ", and without batching none"
         say("winner", f"{trial.text(done.best.settings)}: {done.best.rate:g} requests a second{gain}")
@@ -334,7 +334,7 @@ def _print_turns(console: Console, turns: Turns, done: Tuned) -> None:
 
     say = functools.partial(_say, console)
     best = "winner" if done.winner else "best trial"
-    lower = f", because the {best} did not keep the promise at {turns.wanted:g}/s" if turns.rate < turns.wanted else ""
+    lower = f", because the {best} did not keep the SLO at {turns.wanted:g}/s" if turns.rate < turns.wanted else ""
     say("in turns", f"{turns.rounds} rounds at {turns.rate:g}/s{lower}")
     say("", f"{best:<12}{side(turns.winner)}")
     say("", f"no batching {side(turns.without)}")
@@ -361,9 +361,9 @@ def _compared(turns: Turns, best: str) -> str:
             else "NOT CERTAIN that the winner is better"
         )
     return (
-        f"the {best} missed its promise, whatever the other did"
+        f"the {best} missed its SLO, whatever the other did"
         if turns.winner.kept is False
-        else f"NOT CERTAIN that the {best} keeps its promise"
+        else f"NOT CERTAIN that the {best} keeps its SLO"
     )
 
 

@@ -102,18 +102,18 @@ def define(values: flags.FlagValues) -> None:
         "data",
         "",
         "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
-        "default they are drawn",
+        "default they are random",
         **text,
     )
     _data_flags.define_reading(values)
     flags.DEFINE_string(
         "ranges",
         "",
-        "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
+        "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
         "standard normal and integers 0 or 1",
         **text,
     )
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs and of Poisson arrivals", lower_bound=0, **text)
+    flags.DEFINE_integer("seed", 0, "seed of random inputs and of Poisson arrivals", lower_bound=0, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are sent in turn", lower_bound=1, **text)
     flags.DEFINE_string("scenario", "closed", "closed, open or offline", **text)
     flags.DEFINE_list(
@@ -138,7 +138,7 @@ def define(values: flags.FlagValues) -> None:
         lower_bound=0,
         **text,
     )
-    flags.DEFINE_string("slo", "", "promise, e.g. 'p99<20ms' or 'p99<20ms,p50<=5ms,errors<=0.1%'", **text)
+    flags.DEFINE_string("slo", "", "SLO, e.g. 'p99<20ms' or 'p99<20ms,p50<=5ms,errors<=0.1%'", **text)
     flags.DEFINE_float(
         "lowest_rate",
         0.0,

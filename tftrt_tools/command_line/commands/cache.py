@@ -54,7 +54,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise errors.UsageError(_USAGE, "`tftrt cache --help` explains them")
     store = _engine_cache.store(values)
     if store.folder is None:
-        raise errors.TftrtError(store.problem, "choose another --engine_cache_dir, or mend that folder")
+        raise errors.TftrtError(store.problem, "choose another --engine_cache_dir, or fix that folder")
     from tftrt_tools.models.engine_cache import timings
     from tftrt_tools.models.engine_cache.listing import Listing
 
@@ -70,7 +70,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _output.write_json(listing, values.json)
     if kept or listing.problem:
         raise errors.TftrtError(
-            kept or listing.problem, "run the command again when that is over" if kept else "mend that folder"
+            kept or listing.problem, "run the command again when that is over" if kept else "fix that folder"
         )
     return errors.EXIT_DONE
 

@@ -1,7 +1,7 @@
 """usage: tftrt diagnose ORIGINAL CONVERTED [--flags]
 
 Why is the converted model, a SavedModel or a plan directory, not faster? Lists what costs a call its milliseconds, the most first: each
-finding with its evidence, what its mend can give at most, and the command that mends it. What lies in how the model is called costs the
+finding with its evidence, what its fix can give at most, and the command that fixes it. What lies in how the model is called costs the
 original as much, and comes last.
 
 It profiles both models (or a plan alone) on this machine's GPU, at --shapes, or at the shapes that engines were built for. Where there is
@@ -11,8 +11,8 @@ know.
 --server=HOST:PORT with --model_name and --rest asks a server that serves CONVERTED, too: what its clients pay beside the model's own work,
 by `tftrt bench --breakdown`.
 
---try applies the mends that are flags of this toolkit, one at a time, times each mended model and CONVERTED in turns, and compares their
-answers: what the mend really gave stands beside the estimate. Engines are built for that, which takes minutes; --try_causes names those
+--try applies the fixes that are flags of this toolkit, one at a time, times each fixed model and CONVERTED in turns, and compares their
+answers: what the fix really gave stands beside the estimate. Engines are built for that, which takes minutes; --try_causes names those
 that are worth it.
 
 examples:
@@ -60,21 +60,21 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_list(
         "signature_keys", [], "signatures to look at; by default all, or those that --shapes names", **text
     )
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
+    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
+    flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_string("profile", "", "read this profile, of `tftrt profile --json=FILE`, and measure nothing", **text)
     flags.DEFINE_boolean("stored", False, "read the profile that is kept with CONVERTED, and measure nothing", **text)
     flags.DEFINE_string("server", "", "HOST:PORT of a server that serves CONVERTED: look at its requests, too", **text)
     flags.DEFINE_string("rest", "", "with --server: HOST:PORT of its REST port, where its counters are read", **text)
     flags.DEFINE_string("model_name", "", "with --server: the model's name there", **text)
-    flags.DEFINE_boolean("try", False, "apply each mend that is a flag, and time what it gives (GPU)", **text)
+    flags.DEFINE_boolean("try", False, "apply each fix that is a flag, and time what it gives (GPU)", **text)
     flags.DEFINE_list(
         "try_causes",
         [],
-        "--try the mends of these causes alone: fallback, inputs, many-engines, precision, range",
+        "--try the fixes of these causes alone: fallback, inputs, many-engines, precision, range",
         **text,
     )
-    flags.DEFINE_string("trials_dir", None, "keep the mended models of --try in this folder", **text)
+    flags.DEFINE_string("trials_dir", None, "keep the fixed models of --try in this folder", **text)
     flags.DEFINE_float(
         "least_percent",
         _SHARE,
@@ -157,8 +157,8 @@ def _check_causes(values: flags.FlagValues) -> None:
     for name in values.try_causes:
         if name not in trial.CAUSES:
             raise errors.UsageError(
-                f"--try_causes={name}: no flag of this toolkit mends that",
-                "these have such mends: " + ", ".join(trial.CAUSES),
+                f"--try_causes={name}: no flag of this toolkit fixes that",
+                "these have such fixes: " + ", ".join(trial.CAUSES),
             )
 
 
@@ -322,7 +322,7 @@ def _finding(console: Console, number: int, one: Finding) -> None:
     for line in one.evidence:
         _say(console, f"   {line}")
     if one.mend:
-        _say(console, f"   mend: {one.mend}")
+        _say(console, f"   fix: {one.mend}")
     if one.command:
         _say(console, f"   {shlex.join(['tftrt', *one.command])}")
     if one.trial:
@@ -338,7 +338,7 @@ def _gained(one: Finding) -> str:
         return trial.problem if trial else ""
     what = f"{'saves' if trial.gained >= 0 else 'costs'} {_ms(abs(trial.gained))} ms"
     if trial.alike is False:
-        what = f"no mend, because the answers change: it {what}"
+        what = f"no fix, because the answers change: it {what}"
     elif not trial.told:
         what = f"whether it helps cannot be told: it {what}"
     return f"{what} ({_ms(trial.before)} became {_ms(trial.after)}; 95 %: {_ms(trial.low)} to {_ms(trial.high)} saved)"

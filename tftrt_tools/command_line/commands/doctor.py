@@ -1,6 +1,6 @@
 """usage: tftrt doctor [--flags]
 
-What this machine can do with TF-TRT, and for each "no" the one line that mends it:
+What this machine can do with TF-TRT, and for each "no" the one line that fixes it:
   convert  rewrite a SavedModel (no GPU needed)
   build    make TensorRT engines for it
   run      execute them
@@ -78,7 +78,7 @@ def _print(diagnosis: Diagnosis, console: Console) -> None:
         answer = ("yes", "bold green") if capability.can else ("no ", "bold red")
         _line(console, (names.ljust(width), "bold"), answer, (f"  {capability.cause}" if capability.cause else "", ""))
         if capability.mend:
-            _line(console, (" " * width + "mend: ", "dim"), (capability.mend, "cyan"))
+            _line(console, (" " * width + "fix: ", "dim"), (capability.mend, "cyan"))
 
 
 def _line(console: Console, *parts: tuple[str, str]) -> None:

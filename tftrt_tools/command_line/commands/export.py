@@ -6,7 +6,7 @@ else made is a model, too: it is brought to an opset that the target reads. Inpu
 dimensions get names. One signature becomes FILE.onnx; several become FILE.SIGNATURE.onnx each, and --signature_keys chooses among them.
 
 Then, always: onnx.checker and the inference of shapes and types; the file under ONNX Runtime on the CPU against the model, on --data or on
-drawn inputs, judged as `tftrt verify` judges; and, for a TensorRT target, each node against the list of ops that its parser takes. A node
+random inputs, judged as `tftrt verify` judges; and, for a TensorRT target, each node against the list of ops that its parser takes. A node
 that the parser refuses is named with the reason. If the answers differ, the first tensor that departs is named.
 
 --precision_mode writes a precision into the graph. FP16: casts, and weights in FP16. INT8: QuantizeLinear and DequantizeLinear where
@@ -149,9 +149,9 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("bisect", True, "where the answers differ, look for the first tensor that departs", **text)
     flags.DEFINE_string("data", "", f"inputs to compare on: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
-    flags.DEFINE_string("shapes", "", "shapes of drawn inputs, as in `tftrt verify`", **text)
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
+    flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt verify`", **text)
+    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
+    flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; 32 by default", lower_bound=0, **text)
     flags.DEFINE_string("thresholds", "", "bounds on the difference, as in `tftrt verify`", **text)
     _data_flags.define_labels(values, "reports what the model and the file have against it")
@@ -361,7 +361,7 @@ def _print_answers(console: Console, checked: Verification, what: str) -> None:
         {miss.output for miss in checked.misses},
     )
     for line in checked.drew:
-        console.print(f"  drawn: {line}", soft_wrap=True)
+        console.print(f"  random: {line}", soft_wrap=True)
     if checked.accuracy:
         print_accuracy(console, checked.accuracy)
     for warning in checked.warnings:

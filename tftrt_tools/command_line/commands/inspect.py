@@ -302,7 +302,7 @@ def _print_quantization(plan: Plan, console: Console, everything: bool) -> None:
             for one in problems:
                 _label(console, f"  {one.name} ({one.op}) ", one.text)
                 if one.mend:
-                    _say(console, f"    mend: {one.mend}", "cyan")
+                    _say(console, f"    fix: {one.mend}", "cyan")
 
 
 def _print_sizes(plan: Plan, console: Console) -> None:
@@ -456,7 +456,7 @@ def _print_findings(seen: Inspection, console: Console) -> None:
 def _each_finding(findings: Iterable[Finding], console: Console) -> None:
     for one in findings:
         _label(console, f"  {one.about}: ", one.text)
-        _say(console, f"    mend: {one.mend}", "cyan")
+        _say(console, f"    fix: {one.mend}", "cyan")
 
 
 def _largest(items: Sequence[T], size: Callable[[T], int], everything: bool) -> list[T]:

@@ -7,7 +7,7 @@ tried, what each step gave, what is left, and the verdict with its certainty.
 It runs the other commands, as you would type them, and prints each one before it runs. The results are kept in --work_dir: the same command
 goes on where it was interrupted. Without a GPU it does what needs none, and says what is left for one: the same command there.
 
-goals, as in `tftrt tune`: METRIC:threshold=X, METRIC:max-degradation=X, METRIC:percent-max-degradation=X. --slo adds the promise of a
+goals, as in `tftrt tune`: METRIC:threshold=X, METRIC:max-degradation=X, METRIC:percent-max-degradation=X. --slo adds the SLO of a
 service, as in `tftrt bench`, at --rate requests a second.
 
 Exit codes: 0 done, and the goal is kept, as far as it could be seen here; 3 it is not kept, and the nearest model is written all the same;
@@ -110,7 +110,7 @@ def define(values: flags.FlagValues) -> None:
         upper_bound=build_command.MOST_BUILDS,
         **text,
     )
-    flags.DEFINE_string("slo", "", "the promise of a service, e.g. 'p99<20ms', as in `tftrt bench`", **text)
+    flags.DEFINE_string("slo", "", "the SLO of a service, e.g. 'p99<20ms', as in `tftrt bench`", **text)
     flags.DEFINE_float(
         "rate",
         0.0,
@@ -128,7 +128,7 @@ def define(values: flags.FlagValues) -> None:
         "output_flagfile", None, "write the model's flags for `tftrt convert --flagfile=…` to this file", **text
     )
     flags.DEFINE_string("publish", "", "BASE_PATH/MODEL_NAME: also publish it there, as `tftrt publish` does", **text)
-    flags.DEFINE_string("html", None, "write the story to this file, too; it is always in --work_dir", **text)
+    flags.DEFINE_string("html", None, "write the report to this file, too; it is always in --work_dir", **text)
     _source_flags.define(values)
     _judging_flags.define(values)
     flags.DEFINE_boolean("engine_cache", True, "take engines from the engine cache, and keep new ones there", **text)
@@ -397,7 +397,7 @@ def _check_promise(asked: Asked) -> None:
     promise = goal.parse(asked.slo)
     if promise is None and asked.rate:
         raise errors.UsageError(
-            "--rate says nothing without --slo", "add the promise, such as --slo='p99<20ms', or leave it out"
+            "--rate says nothing without --slo", "add the SLO, such as --slo='p99<20ms', or leave it out"
         )
     if promise is not None and asked.server == "triton":
         raise errors.UsageError(
@@ -405,7 +405,7 @@ def _check_promise(asked: Asked) -> None:
             "leave --slo out; `tftrt bench --server=triton://HOST:PORT --slo=…` asks the server that runs",
         )
     if promise is not None and not promise.percentiles:
-        raise errors.UsageError(f"--slo={asked.slo} promises no percentile", "such as --slo='p99<20ms'")
+        raise errors.UsageError(f"--slo={asked.slo} has no percentile", "such as --slo='p99<20ms'")
 
 
 def _check_output(asked: Asked, values: flags.FlagValues) -> None:

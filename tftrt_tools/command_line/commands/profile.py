@@ -71,8 +71,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_list(
         "signature_keys", [], "signatures to profile; by default all, or those that --shapes names", **text
     )
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
+    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
+    flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_integer("traced_calls", 20, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
     flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of callers at once", **text)
     flags.DEFINE_boolean("engines", True, "take the engines apart, too: layers, kernels, memory", **text)
@@ -165,7 +165,7 @@ def _measure(values: flags.FlagValues, path: str) -> int:
                 values.trace, [_timeline(found, name, place, file) for (name, place), file in done.traces.items()]
             )
     if values.write and found.on_gpu and not stored.keep(path, found):
-        _output.console(values.json).print(f"not kept: {path} has no passport; --json=FILE keeps it", soft_wrap=True)
+        _output.console(values.json).print(f"not kept: {path} has no metadata; --json=FILE keeps it", soft_wrap=True)
     return errors.EXIT_DONE
 
 

@@ -109,7 +109,7 @@ def define(values: flags.FlagValues) -> None:
         "warmup_data",
         "",
         "values to warm up with: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data "
-        "of `tftrt verify`; by default they are drawn",
+        "of `tftrt verify`; by default they are random",
         **text,
     )
     _calibration_flags.define_images(values)

@@ -65,9 +65,9 @@ _NUMBERS = {
     "p50_ms_at_most": "goal: milliseconds of the candidate's median request",
     "p99_ms_at_most": "goal: milliseconds of the candidate's p99",
     "throughput_at_least": "goal: the candidate's answers a second",
-    "build_seconds_at_most": "goal: seconds that building the candidate's engines took, as its passport says",
-    "engine_mib_at_most": "goal: MiB of the candidate's engines, as its passport says",
-    "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its passport says",
+    "build_seconds_at_most": "goal: seconds that building the candidate's engines took, as its metadata say",
+    "engine_mib_at_most": "goal: MiB of the candidate's engines, as its metadata say",
+    "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its metadata say",
 }
 
 
@@ -122,7 +122,7 @@ def define(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_string("native_dir", "", "with --server: files of the native model, for its digest", **text)
     flags.DEFINE_string(
-        "candidate_dir", "", "with --server: files of the candidate, for its digest and its passport", **text
+        "candidate_dir", "", "with --server: files of the candidate, for its digest and its metadata", **text
     )
     _define_requests(text)
     _define_measurement(text)
@@ -169,12 +169,12 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
         "data",
         "",
         "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
-        "default they are drawn",
+        "default they are random",
         **text,
     )
     _data_flags.define_reading(text["flag_values"])
-    flags.DEFINE_string("ranges", "", "ranges of drawn inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs, and of the bootstrap", lower_bound=0, **text)
+    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
+    flags.DEFINE_integer("seed", 0, "seed of random inputs, and of the bootstrap", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
     flags.DEFINE_integer("distinct", 16, "different requests that are timed", lower_bound=1, **text)
     _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:… and other metrics of labels")

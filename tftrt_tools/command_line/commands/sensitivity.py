@@ -308,7 +308,7 @@ def _suggestion(done: Sensitivity) -> str:
         return "none: these answers show nothing of rounding; give other --data"
     if not done.missed:
         return "none; " + (
-            "no precision mends answers that are not finite"
+            "no precision fixes answers that are not finite"
             if done.not_finite
             else "verify's bounds hold already"
             + ("" if all(one.enough for one in done.signatures) else ", and no few nodes stand out")

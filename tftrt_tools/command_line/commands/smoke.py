@@ -6,7 +6,7 @@ the TF-TRT engines ran there, how sure that is, and what would settle it. ADDRES
 A Triton is asked as triton://HOST:PORT; it says what runs the model.
 
 With --original the answers are compared with the original model's (a SavedModel, or an ONNX file in ONNX Runtime), by the metrics and
-bounds of `tftrt verify`; without it only their form is checked. Shapes come from --shapes, else from the passport of the served version,
+bounds of `tftrt verify`; without it only their form is checked. Shapes come from --shapes, else from the metadata of the served version,
 else from the signature, with batch 1. On the server's own machine it finds the version's files, the server's environment and its GPU
 memory through the process; elsewhere --model_dir names the files.
 
@@ -75,31 +75,31 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_string(
-        "shapes", "", "shapes to send, as in `tftrt convert`; by default those of the passport, else batch 1", **text
+        "shapes", "", "shapes to send, as in `tftrt convert`; by default those of the metadata, else batch 1", **text
     )
     flags.DEFINE_string(
         "data",
         "",
         "inputs: arrays, pictures, TFRecords, .csv, .txt or module:function, as --data of `tftrt verify`; by "
-        "default they are drawn",
+        "default they are random",
         **text,
     )
     _data_flags.define_reading(values)
     flags.DEFINE_string(
         "ranges",
         "",
-        "ranges of drawn inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
+        "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the graph tells, else floats are "
         "standard normal and integers 0 or 1",
         **text,
     )
     flags.DEFINE_integer(
         "batch_size",
         0,
-        "rows of a request with --data; by default those of --shapes or the passport, else at most 32",
+        "rows of a request with --data; by default those of --shapes or the metadata, else at most 32",
         lower_bound=0,
         **text,
     )
-    flags.DEFINE_integer("seed", 0, "seed of drawn inputs", lower_bound=0, **text)
+    flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_list("signature_keys", [], "signatures to ask, by default all", **text)
     flags.DEFINE_string(
         "thresholds", "", "bounds, as in `tftrt verify`; they replace the defaults of the same metric", **text
@@ -244,7 +244,7 @@ def _print(done: Smoke, json_path: str | None) -> None:
     for warning in done.judged.warnings if done.judged else ():
         say("note", warning)
     for line in done.drew:
-        say("drawn", line)
+        say("random", line)
     if done.dropped:
         say("note", f"{done.dropped} rows of the data were left out: no batch size fits them")
     for problem in done.problems:

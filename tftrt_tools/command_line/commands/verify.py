@@ -278,7 +278,7 @@ def _print(done: Verification, json_path: str | None) -> None:
     )
     console.print(f"{terminal.counted(done.calls, 'call')} ({inputs}); evidence: {done.evidence}")
     for line in done.drew:
-        console.print(f"  drawn: {line}", soft_wrap=True)
+        console.print(f"  random: {line}", soft_wrap=True)
     if done.simulation.simulated:
         console.print(done.simulation.text(), soft_wrap=True)
     if done.dropped:

@@ -364,7 +364,7 @@ def explained(origins: Mapping[str, Origin], flags: str = "--shapes, --ranges or
         shapes = (
             "and its shapes are those of --shapes" if origins[drawn.pop()] == "shapes" else "and so were its shapes"
         )
-        raise errors.CallFailed(error.cause, f"its values were drawn, {shapes}: give others by {flags}") from None
+        raise errors.CallFailed(error.cause, f"its values were random, {shapes}: give others by {flags}") from None
 
 
 def batch_sizes(shapes: Iterable[Shapes]) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class Flops(records.Record):
         if self.loops:
             return f"FLOPs of {_nodes(self.loops)} in loops are those of the first round"
         return (
-            f"FLOPs of {_nodes(self.rounds)} in loops are those of all rounds of a call with drawn values"
+            f"FLOPs of {_nodes(self.rounds)} in loops are those of all rounds of a call with random values"
             if self.rounds
             else ""
         )

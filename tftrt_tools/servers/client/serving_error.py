@@ -137,7 +137,7 @@ def _unavailable(line: str, address: str, protocol: Protocol) -> tuple[str, str]
         )
     elif not connected:
         cause = f"no server at {address}: {reason}"
-        mend = "start it, or mend the address; its ports open when its first models are loaded"
+        mend = "start it, or fix the address; its ports open when its first models are loaded"
         if "[::1]" in line:
             # gRPC tried several addresses and repeats the last one's error. Another address may have closed the connection.
             mend += "; where it asks for TLS, give the flags --tls…"

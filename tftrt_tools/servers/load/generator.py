@@ -232,7 +232,7 @@ class _Run:
             name, messages = self._message(int(ended.code[-1]))
             why = ": ".join([name, *messages[:1]])
             raise errors.TftrtError(
-                f"{self._name} answered none of {len(ended)} requests: {why}", "mend the request or the server"
+                f"{self._name} answered none of {len(ended)} requests: {why}", "fix the request or the server"
             )
         if plan.kind == "closed" and not plan.max_queries:
             self._start = self._begin(begun)

@@ -102,7 +102,7 @@ def _installed() -> tuple[AnyBackend, ...]:
             name = one.name
         except Exception as error:
             raise errors.TftrtError(
-                f"the back end {point.name} of {point.value} cannot be loaded: {error}", "mend or remove its package"
+                f"the back end {point.name} of {point.value} cannot be loaded: {error}", "fix or remove its package"
             ) from error
         if name in (other.name for other in (*_OWN, *found)):
             raise errors.TftrtError(f"{point.value} is a second back end of the name {name!r}", "remove its package")

@@ -46,7 +46,7 @@ def trial(options: Options, view: live.Lines, number: int, settings: Settings | 
         trial_result = dataclasses.replace(blank, failure=error.cause)
     if settings is None and trial_result.failure:
         raise errors.TftrtError(
-            f"without batching: {trial_result.failure}", "mend the requests (--shapes, --data) or the model"
+            f"without batching: {trial_result.failure}", "fix the requests (--shapes, --data) or the model"
         )
     return dataclasses.replace(trial_result, seconds=time.monotonic() - begun)
 

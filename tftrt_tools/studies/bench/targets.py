@@ -128,7 +128,7 @@ class Server:
             why = " ".join([f"{failed.name}:", *" ".join(failed.messages[:1]).split()])
             raise errors.TftrtError(
                 f"{self._target.address} answered none of {len(requests)} requests: {why}",
-                "mend the requests (--shapes, --data, --signature_keys) or the server",
+                "fix the requests (--shapes, --data, --signature_keys) or the server",
             )
         self._answered = requests[next(iter(first), 0)]
         known = {index: self.read(answer) for index, answer in first.items()}
@@ -197,7 +197,7 @@ class Server:
                         return why, False
                     if waited and _BACKLOGS * backlog <= seconds:
                         return (
-                            f"{why}, though it tells its model's state: the model hangs; mend it, and restart the server",
+                            f"{why}, though it tells its model's state: the model hangs; fix it, and restart the server",
                             False,
                         )
                     return why, True

@@ -90,7 +90,7 @@ def _drawn(
     count = max(distinct, len(listed))
     calls = maker.drawn(signature, [listed[number % len(listed)] for number in range(count)])
     drew = "; ".join(maker.drew(signature, calls))
-    source = f"drawn from seed {asked.seed}" + (f" ({drew})" if drew else "")
+    source = f"random, seed {asked.seed}" + (f" ({drew})" if drew else "")
     return Workload(calls=tuple(calls), batch_size=batch_size, source=source, drew=drew)
 
 

@@ -56,7 +56,7 @@ def timed(first: Asked, second: Asked) -> Pair:
             number: _side(model.path, call, pathlib.Path(folder) / str(number))
             for number, (model, call) in enumerate(zip(models, calls, strict=True), 1)
         }
-        rounds = repeats.turns(sides, "comparing the mended model", ROUNDS)
+        rounds = repeats.turns(sides, "comparing the fixed model", ROUNDS)
         alike, answers = _compared(models, calls, [npz.load(side.answer(0)) for side in sides.values()])
     before, after = ([ms / 1e3 for (ms,) in rounds[number]] for number in sides)
     saved = [seconds - other for seconds, other in zip(before, after, strict=True)]
@@ -101,11 +101,7 @@ def _compared(
     call, other = calls
     if not _same(call.inputs, other.inputs):
         takes, model_takes = _text(other.inputs), _text(call.inputs)
-        why = (
-            "other values were drawn for it"
-            if takes == model_takes
-            else f"it takes {takes}, and the model {model_takes}"
-        )
+        why = "it got other random values" if takes == model_takes else f"it takes {takes}, and the model {model_takes}"
         return None, f"not compared with the model's: {why}"
     first, second = answers
     if first.keys() != second.keys():

@@ -53,7 +53,7 @@ _KINDS: tuple[tuple[Cause, Collection[str], str, str], ...] = (
         "queue",
         (breakdown.QUEUE,),
         "requests wait for a batch",
-        "`tftrt bench --tune_batching` finds the batching parameters that keep your promise at the highest rate",
+        "`tftrt bench --tune_batching` finds the batching parameters that keep your SLO at the highest rate",
     ),
     (
         "decoding",

@@ -221,9 +221,9 @@ def tried(known: Known, document: Document) -> str:
     """What the mends gave."""
     trials = [one.trial for one in Diagnosis.from_dict(document).findings if one.trial and one.trial.gained is not None]
     if not trials:
-        return "no mend could be tried"
+        return "no fix could be tried"
     best = max((one for one in trials if one.better), key=lambda one: one.gained or 0.0, default=None)
-    count = f"{terminal.counted(len(trials), 'mend')} tried"
+    count = f"{len(trials)} {'fix' if len(trials) == 1 else 'fixes'} tried"
     if best is None:
         most = max(trials, key=lambda one: (one.alike is True, one.gained or 0.0))
         return f"{count}; none is shown to be faster with answers like the model's: {gain(most)}"

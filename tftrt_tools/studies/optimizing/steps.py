@@ -346,7 +346,7 @@ def _try(known: Known) -> Commands:
 def _bench(known: Known) -> Commands:
     asked = known.asked
     if not asked.slo:
-        return LeftOut("no promise was given by --slo")
+        return LeftOut("no SLO was given by --slo")
     if known.plan_won or asked.server == "triton":
         return LeftOut(
             "batching is tuned for TensorFlow Serving alone: `tftrt bench --server=triton://… --slo=…` asks a server"
@@ -519,7 +519,7 @@ ORDER: tuple[Step, ...] = (
     ),
     Step(
         name=knowledge.TRIED,
-        question="What do its mends really give?",
+        question="What do its fixes really give?",
         commands=_try,
         gave=gave.tried,
         needs_gpu=True,
@@ -529,7 +529,7 @@ ORDER: tuple[Step, ...] = (
     ),
     Step(
         name=knowledge.BENCH,
-        question="Does it keep the promise of a service?",
+        question="Does it keep the SLO of a service?",
         commands=_bench,
         gave=gave.bench,
         needs_gpu=True,

@@ -192,7 +192,7 @@ def _notes(
     if share > UNPLACED:
         yield f"{share:.0%} of the call cannot be placed"
     if facts.get("plain"):
-        yield "the model refuses drawn values: it was called with zeros, or black pictures"
+        yield "the model refuses random values: it was called with zeros, or black pictures"
     yield from _engine_notes(apart)
 
 

@@ -330,7 +330,7 @@ def _remarks(profile: EngineProfile, known: Known) -> list[str]:
             else "the native segment was removed: no operations, no fusion map"
         )
     if known.of_a_plan and not any(layer.kind for layer in profile.layers):
-        remarks.append("the plan's passport has no layer information: tactics, formats and types are not known")
+        remarks.append("the plan's metadata have no layer information: tactics, formats and types are not known")
     elif known.built is None and not known.of_a_plan:
         remarks.append(
             "the log of this engine's build was not kept with the model: `tftrt build` without a cached engine keeps its tactics, "

@@ -202,7 +202,7 @@ def of_recording(
         notes=(
             *(f"{step}: {error['cause']}" for step, error in facts["failed"].items()),
             *notes,
-            *(f"drawn: {line}" for line in facts.get("drew", ())),
+            *(f"random: {line}" for line in facts.get("drew", ())),
             *_model_notes(models[0].title, engine_ops, machine),
         ),
     )

@@ -173,5 +173,5 @@ def read_failure(error: ServingError, name: str, model: str) -> errors.TftrtErro
     kind = Refused if name == rounds.CANDIDATE else errors.TftrtError
     return kind(
         f"the {name} model {model} refuses a request: {error.code}: {said}",
-        "mend the requests (--shapes, --data, --signature_keys), or the model",
+        "fix the requests (--shapes, --data, --signature_keys), or the model",
     )

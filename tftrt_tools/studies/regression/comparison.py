@@ -252,7 +252,7 @@ def _of_drawn(done: Regression) -> str:
     values = done.workload["values"]
     return (
         f"; the values were {values}, and may be such as the model never sees: --data=FILE judges it on yours"
-        if values.startswith("drawn")
+        if values.startswith(("random", "drawn"))
         else ""
     )
 

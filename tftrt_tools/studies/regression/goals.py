@@ -235,7 +235,7 @@ def _of_passport(name: str, what: str, unit: str, bound: float, value: float | N
             goal=goal,
             value="not known",
             verdict=UNDECIDED,
-            reason="the candidate's passport does not say; `tftrt build` writes it",
+            reason="the candidate's metadata do not say; `tftrt build` writes it",
         )
     return Kept(name=name, goal=goal, value=f"{value:.4g} {unit}", verdict=KEPT if value <= bound else MISSED)
 

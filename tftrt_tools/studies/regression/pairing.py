@@ -103,7 +103,7 @@ def _check(options: Options, sides: Mapping[rounds.Side, Signatures], chosen: Ma
         if kind == "input" and not options.data:
             raise errors.UsageError(
                 f"{chosen[rounds.NATIVE]!r} takes {_text(mine)}, and {chosen[rounds.CANDIDATE]!r} {_text(theirs)}: "
-                "drawn values would not be the same",
+                "random values would not be the same",
                 "give the rows of both by --data, such as a folder of pictures",
             )
 

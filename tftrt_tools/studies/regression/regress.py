@@ -284,7 +284,7 @@ def check(options: Options) -> None:
         raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")
     if options.labels and not options.data:
         raise errors.UsageError(
-            "--labels needs --data: drawn inputs have no right class",
+            "--labels needs --data: random inputs have no right class",
             "add --data with the rows that the labels are about",
         )
     if options.goals.accuracy and not options.compare:
@@ -328,7 +328,7 @@ class _Run:
         calls = {name: one.calls for name, one in both.items()}
         self._notes += _about_engines(self._models[rounds.CANDIDATE], self._both, options.goals.no_engine_fallback)
         timed = {name: one[: options.distinct] for name, one in calls.items()}
-        self._notes += dict.fromkeys(f"drawn: {line}" for one in both.values() for line in filter(None, [one.drew]))
+        self._notes += dict.fromkeys(f"random: {line}" for one in both.values() for line in filter(None, [one.drew]))
         self._workload = self._described(calls, timed)
         self._baseline = (
             options.baseline.found(self._machine, self._models, self._workload) if options.baseline else None
@@ -339,7 +339,7 @@ class _Run:
                 self._notes += self._judged.warnings
                 if self._judged.problems and not options.data:
                     self._notes.append(
-                        "the answers were judged on drawn values, which the model may never see: --data gives real ones"
+                        "the answers were judged on random values, which the model may never see: --data gives real ones"
                     )
             if options.goals.no_engine_fallback:
                 self._engines = self._both.engines(timed[rounds.CANDIDATE])
@@ -389,7 +389,7 @@ class _Run:
             "gate_closed": self._both.gate_closed,
             "signature": " and ".join(dict.fromkeys(self._signatures.values())),
             "shapes": list(dict.fromkeys(shapes.call_text(call.shapes) for side in timed.values() for call in side)),
-            "values": options.data or f"drawn from seed {options.seed}",
+            "values": options.data or f"random, seed {options.seed}",
             "timed": len(native),
             "compared": len(calls[rounds.NATIVE]),
             "concurrency": options.concurrency,

@@ -210,11 +210,11 @@ class Turns(Generic[Name]):
         if not ended.ok.any():
             raise errors.TftrtError(
                 f"the {name} model answered none of {len(ended)} requests: {'; '.join(self.failures(name))}",
-                "mend the requests (--shapes, --data), the model or the server",
+                "fix the requests (--shapes, --data), the model or the server",
             )
         if lost:
             raise errors.TftrtError(
-                f"the {name} model {lost}", "if it hangs, mend it and restart its server; else raise --timeout"
+                f"the {name} model {lost}", "if it hangs, fix it and restart its server; else raise --timeout"
             )
         counted = ended[min(lead, len(ended) - 1) :]
         window = counted.sent_ns.min(), counted.done_ns.max()

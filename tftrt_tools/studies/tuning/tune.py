@@ -542,7 +542,7 @@ def _prepare(
     drew = dict.fromkeys(line for name, listed in calls.items() for line in drawing.drew(specs[name], listed))
     warnings = (
         *given.notes,
-        *(f"drawn, to time: {line}" for line in drew),
+        *(f"random, to time: {line}" for line in drew),
         *([f"{dropped} rows of the data were left out: no declared batch size fits them"] if dropped else []),
     )
     return _Prepared(

@@ -10,7 +10,7 @@ CREATION_FAILED = known(
     "error",
     "Engine creation for {engine} failed. The native segment will be used instead. Reason: {reason}",
     meaning="An engine could not be built. Every request to it is computed by TensorFlow from then on; TF-TRT does not try again.",
-    mend="mend what the reason and TensorRT's errors before it name; `tftrt convert --shapes=…` builds beforehand and names the node",
+    mend="fix what the reason and TensorRT's errors before it name; `tftrt convert --shapes=…` builds beforehand and names the node",
     subject="engine",
 )
 NO_SEGMENT = known(
@@ -58,7 +58,7 @@ NO_OUTPUT = known(
     "error",
     "Network must have at least one output",
     meaning="The network is empty: the parser stopped before its end, and said why before this line.",
-    mend="mend the parser's error",
+    mend="fix the parser's error",
 )
 NO_PROFILE = known(
     "no_profile",
@@ -120,7 +120,7 @@ NETWORK_INVALID = known(
     "Failed to create TensorRT network object",
     "Builder failed while analyzing shapes",
     meaning="TensorRT refuses the network; the error before this line says what is wrong in it.",
-    mend="mend what that error names",
+    mend="fix what that error names",
 )
 OTHER_DEVICE = known(
     "builder_on_other_gpu",
@@ -137,7 +137,7 @@ PLUGINS = known(
     "Failed to initialize TensorRT plugins, and conversion may fail later",
     "Can not find any TensorRT plugins in registry",
     meaning="TensorRT's plugin library is missing. Ops such as CombinedNonMaxSuppression need it.",
-    mend="`tftrt doctor` says which library is missing and what mends it",
+    mend="`tftrt doctor` says which library is missing and what fixes it",
 )
 TRTEXEC_FAILED = known(
     "trtexec_failed",
@@ -148,7 +148,7 @@ TRTEXEC_FAILED = known(
     "Engine could not be created from network",
     "Failed to create engine from model",
     meaning="trtexec did not come to its end; the first error above says why.",
-    mend="mend the first error",
+    mend="fix the first error",
 )
 DESERIALIZE_NOTHING = known(
     "no_engine_to_load",

@@ -13,7 +13,7 @@ FAILED = known(
     "Calibration failure occurred with no scaling factors detected",
     "Init calibration params failed",
     meaning="TensorRT's calibration ended without a table, so there is no INT8 engine.",
-    mend="mend what the reason and TensorRT's errors before it name; `tftrt calibrate` needs no GPU and no TensorRT",
+    mend="fix what the reason and TensorRT's errors before it name; `tftrt calibrate` needs no GPU and no TensorRT",
 )
 NOT_FED = known(
     "calibration_not_fed",

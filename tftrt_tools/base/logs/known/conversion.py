@@ -19,7 +19,7 @@ KEPT = known(
     "Cannot replace {segment}",
     "Failed to get engine info for segment {segment}",
     meaning="A segment did not become an engine, and TensorFlow computes it.",
-    mend="mend what the reason names; `tftrt inspect MODEL`",
+    mend="fix what the reason names; `tftrt inspect MODEL`",
 )
 LIMITED = known(
     "engines_limited",

@@ -2,7 +2,7 @@
 
 from tftrt_tools.base.logs.message import known
 
-_DOCTOR = "`tftrt doctor` says what is missing and what mends it"
+_DOCTOR = "`tftrt doctor` says what is missing and what fixes it"
 
 CRASHED = known(
     "process_ended",

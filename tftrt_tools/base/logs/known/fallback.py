@@ -51,7 +51,7 @@ NOT_ENQUEUED = known(
     "Failed to enqueue batch for TRT engine: {engine}",
     "Failed to enqueue batch for TRT engine",
     meaning="TensorRT refused to start an engine; its own error stands before this line.",
-    mend="mend what TensorRT's error names; mostly the GPU's memory, or a shape outside of the profiles",
+    mend="fix what TensorRT's error names; mostly the GPU's memory, or a shape outside of the profiles",
     subject="engine",
 )
 IMPLICIT_BATCH = known(

@@ -21,7 +21,7 @@ USAGE = known(
     "Error Code 4: Internal Error ({why})",
     "Parameter check failed at: {place}",
     meaning="TensorRT was asked for something that it does not do: a network, a shape or a setting that it refuses.",
-    mend="mend what stands in brackets",
+    mend="fix what stands in brackets",
 )
 CODE = known(
     "tensorrt_error",

@@ -2,7 +2,7 @@
 
 from tftrt_tools.base.logs.message import known
 
-_AGAIN = "the server looks again by itself once that is mended"
+_AGAIN = "the server looks again by itself once that is fixed"
 
 FAILED = known(
     "version_not_loaded",
@@ -11,7 +11,7 @@ FAILED = known(
     "oading servable: {name: {model} version: {version}} failed: {said}",
     "oading {name: {model} version: {version}} failed: {said}",
     meaning="A version could not be loaded. The server tries again for minutes (--max_num_load_retries, --load_retry_interval_micros).",
-    mend="mend what the message names",
+    mend="fix what the message names",
     subject="model",
 )
 GIVEN_UP = known(
@@ -22,7 +22,7 @@ GIVEN_UP = known(
     "Encountered an error for servable version {name: {model} version: {version}}: {said}",
     "ervable {name: {model} version: {version}} cannot be loaded: {said}",
     meaning="The server has given a version up. Others of the model go on serving, if there are any.",
-    mend="publish it again under a new number, mended",
+    mend="publish it again under a new number, fixed",
     subject="model",
 )
 NOT_STARTED = known(
@@ -31,7 +31,7 @@ NOT_STARTED = known(
     "error",
     "Failed to start server. Error: {said}",
     meaning="The server ended, because a model of its start did not load, or its configuration is wrong.",
-    mend="mend what the message names",
+    mend="fix what the message names",
 )
 FILE_SYSTEM = known(
     "base_path_unreadable",
@@ -39,7 +39,7 @@ FILE_SYSTEM = known(
     "error",
     "filesystem access error: {said}",
     "file system access error: {said}",
-    meaning="A base path cannot be read. Until that is mended, the server finds no new version of any model.",
+    meaning="A base path cannot be read. Until that is fixed, the server finds no new version of any model.",
     mend=_AGAIN,
 )
 NO_VERSION = known(
@@ -226,7 +226,7 @@ NOT_RELOADED = known(
     "error",
     "a reload of {file} failed: {said}",
     meaning="The configuration file was read again (--model_config_file_poll_wait_seconds) and refused. What was served before is.",
-    mend="mend what the message names; `tftrt configure --check` says more",
+    mend="fix what the message names; `tftrt configure --check` says more",
 )
 
 ALL = (

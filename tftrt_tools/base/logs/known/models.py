@@ -26,7 +26,7 @@ NODE = known(
     "Failure while parsing ONNX file",
     "Failed to parse ONNX model",
     meaning="The ONNX parser stopped at a node.",
-    mend="mend what it names; `tftrt inspect FILE.onnx` lists the ops",
+    mend="fix what it names; `tftrt inspect FILE.onnx` lists the ops",
     subject="node",
 )
 FILE = known(

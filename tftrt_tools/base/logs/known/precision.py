@@ -21,7 +21,7 @@ INFINITE = known(
     "Detected FP32 infinity values and converted them",
     "Detected NaN values and converted them",
     meaning="The model itself has infinite weights, or NaN.",
-    mend="mend the model: its weights are spoiled",
+    mend="fix the model: its weights are spoiled",
 )
 SUBNORMAL = known(
     "weights_subnormal_fp16",

@@ -66,7 +66,7 @@ OP_FAILED = known(
     "error",
     "OP_REQUIRES failed at {place} : {said}",
     meaning="An op refused what it was given, and the request or the load failed with this message.",
-    mend="mend what the message names: mostly the request's shapes or values",
+    mend="fix what the message names: mostly the request's shapes or values",
 )
 NO_THREAD = known(
     "no_thread_left",

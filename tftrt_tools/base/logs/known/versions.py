@@ -4,7 +4,7 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.logs.message import known
 
 _REBUILD = "build it again with the TensorRT and on the kind of GPU that serve it: `tftrt build`"
-_DOCTOR = "`tftrt doctor` says which library does not fit and what mends it"
+_DOCTOR = "`tftrt doctor` says which library does not fit and what fixes it"
 
 OTHER_TENSORRT = known(
     "engine_of_other_tensorrt",

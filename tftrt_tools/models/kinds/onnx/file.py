@@ -58,7 +58,7 @@ _UNASKED = (
     "what TF-TRT would take of it: TF-TRT converts TensorFlow models (`tftrt convert --backend=tensorrt` builds a plan from the "
     "file, and `tftrt export` prepares it for that)",
     "saved engines: there are none in an ONNX file",
-    "whether it was verified: an ONNX file carries no passport (`tftrt verify ORIGINAL FILE` compares)",
+    "whether it was verified: an ONNX file carries no metadata (`tftrt verify ORIGINAL FILE` compares)",
 )
 
 # {number of a field: its values}; for integers the number is negative.

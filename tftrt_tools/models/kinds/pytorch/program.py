@@ -75,7 +75,7 @@ _IN_TRAINING = ("training", "train")
 _UNASKED = (
     "what TF-TRT would take of it: TF-TRT converts TensorFlow models (`tftrt export` makes an ONNX file of it, which TensorRT builds)",
     "saved engines: there are none in a PyTorch program",
-    "whether it was verified: a PyTorch program carries no passport (`tftrt verify ORIGINAL FILE` compares)",
+    "whether it was verified: a PyTorch program carries no metadata (`tftrt verify ORIGINAL FILE` compares)",
 )
 
 

@@ -41,7 +41,7 @@ def known(client: TritonClient, model: str) -> str:
         return f"it is in the repository and was not loaded: --load-model={model} of the server, or client.load({model!r}), loads it"
     told = model_service.known(states)
     if any(state.failed for state in states):
-        return f"{told}; mend that version and load it again, the server's log says more"
+        return f"{told}; fix that version and load it again, the server's log says more"
     return (
         f"{told}; it was unloaded: client.load({model!r}) loads it"
         if {state.state for state in states} == {model_service.END}

@@ -26,6 +26,6 @@ def choose(name: str, image: str = "") -> tuple[Backend, str]:
         passed.append(reason)
     mends = {
         "binary": "install it, or use --backend=docker or --backend=local",
-        "docker": "mend that, or use --backend=local for the development server",
+        "docker": "fix that, or use --backend=local for the development server",
     }
     raise errors.TftrtError(f"--backend={name}: {passed[0]}", mends[name])

@@ -19,7 +19,7 @@ _NEXT = re.compile(r"\}, (?:\{+name: |\}\s*$)", re.MULTILINE)
 _LINES = (
     (
         re.compile(r"Failed to start server\. Error: (.*)"),
-        "mend what it names; a model that cannot load is tried again --max_num_load_retries times before",
+        "fix what it names; a model that cannot load is tried again --max_num_load_retries times before",
     ),
     (
         re.compile(r"((?:[Aa]ddress already in use|Failed to add port to server|port is already allocated).*)"),

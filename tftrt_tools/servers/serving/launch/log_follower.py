@@ -74,7 +74,7 @@ class Follower:
             self._add(
                 News(
                     f"the server finds no versions, of no model: {match['said']}",
-                    "it looks again by itself once that is mended",
+                    "it looks again by itself once that is fixed",
                 )
             )
         elif match := loading.NO_VERSION.find(line):

@@ -134,7 +134,7 @@ class Transition:
                 if state and state.failed and (version not in stale or passed > self._waiting.stale_seconds):
                     raise errors.TftrtError(
                         f"version {version} of {name!r} did not load: {state.error_text()}",
-                        "mend that version, publish it under the next number, and promote that",
+                        "fix that version, publish it under the next number, and promote that",
                     )
             if passed > self._waiting.seconds:
                 raise self._too_late(name, waiting[0], states.get(waiting[0]))
@@ -234,7 +234,7 @@ def recover(client: Client, path: str | pathlib.Path) -> str | None:
     if problem:
         raise errors.TftrtError(
             f"an earlier promotion was cut off, and it cannot be undone: {problem}",
-            "mend that, and run the command again",
+            "fix that, and run the command again",
         )
     return f"an earlier promotion was cut off: {file.path} and the server have their configuration from before it again"
 

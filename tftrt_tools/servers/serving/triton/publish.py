@@ -209,7 +209,7 @@ def checked(model: str, model_name: str, repository: str, options: Options) -> p
     first = whole_file.nearest(base)
     if not os.access(first, os.W_OK | os.X_OK):
         raise errors.UsageError(
-            f"{first} cannot be written to by this user", "choose another --base_path, or mend its rights"
+            f"{first} cannot be written to by this user", "choose another --base_path, or fix its rights"
         )
     if options.version is not None:
         version_directories.check(base, options.version, options.allow_older_version)

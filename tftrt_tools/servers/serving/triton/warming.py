@@ -70,7 +70,7 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
                 raise errors.UsageError(
                     f"--warmup_shapes: {spec.name!r} is {spec.text()}, and does not take "
                     f"{'x'.join(map(str, call[spec.name]))}",
-                    "mend the shape",
+                    "fix the shape",
                 )
         rows = {shape[0] for shape in call.values() if shape}
         if batching.largest and (len(rows) > 1 or max(rows) > batching.largest):
@@ -78,7 +78,7 @@ def _given(model: Servable, batching: Batching, wanted: str) -> list[Shapes]:
                 f"--warmup_shapes: a batch of {max(rows)} is larger than Triton's, {batching.largest}"
                 if len(rows) == 1
                 else "--warmup_shapes: the inputs of a call have several batch sizes",
-                "mend the shapes",
+                "fix the shapes",
             )
         calls.append(call)
     return calls

@@ -95,7 +95,7 @@ def plan(facts: Facts, options: Options, folder: pathlib.Path) -> Plan:
         else:
             shapes = declared.get(name) or _shapes(name, specs[name], facts, options.batching, values)
             requests_of = request_values.filled(name, takes, shapes, values)
-            notes += [f"drawn for {name}: {line}" for line in request_values.drew(name, takes, requests_of)]
+            notes += [f"random for {name}: {line}" for line in request_values.drew(name, takes, requests_of)]
             if name not in declared and not _said(name, specs[name], facts, options.batching):
                 notes += _guessed(name, specs[name], requests_of)
         requests += _batchable(requests_of, options.batching, notes) if options.batching else requests_of

@@ -34,7 +34,7 @@ def look(case: Case) -> Said:
         ),
         mend="convert without these flags"
         if flags
-        else "let engines grow together: `tftrt inspect` names the ops between them, --freeze and other mends",
+        else "let engines grow together: `tftrt inspect` names the ops between them, --freeze and other fixes",
         command=converted_again(case, "one", *flags)
         if flags
         else ("inspect", case.source or case.model, "--use_dynamic_shape"),

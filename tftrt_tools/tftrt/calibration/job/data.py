@@ -176,7 +176,7 @@ def _warnings(request: Request, tally: Tally, seen: _Seen, kind: str) -> Iterato
     if options.random:
         yield f"random data (seed {options.seed}): the ranges say nothing about real inputs"
         own = execution_inputs.parse_ranges(options.ranges, "--calibration_ranges")
-        yield from (f"drawn: {line}" for line in drawing.drew(request.specs, [seen.shapes], own))
+        yield from (f"random: {line}" for line in drawing.drew(request.specs, [seen.shapes], own))
     if seen.samples < USUAL_SAMPLES:
         yield f"{seen.samples} samples: {USUAL_SAMPLES} or more are usual"
     if seen.batches < options.batches:
