@@ -175,3 +175,11 @@ def test_a_shell_without_completion_is_refused(shell, tftrt):
 def test_completion_is_printed(tftrt):
     done = tftrt("completion", "zsh")
     assert done.returncode == 0 and done.stdout == _completion.script("zsh", cli.COMMANDS)
+
+
+@pytest.mark.parametrize("command", [one for one in cli.COMMANDS if len(_topics.needed(one)) > 1])
+def test_all_that_is_missing_is_named_at_once(command):
+    with pytest.raises(errors.UsageError) as raised:
+        _calling.call(command, _BY_PLACE.get(command, ["model"]))
+    # Of convert the first argument by place is a flag, too; it was not given either.
+    assert all(f"--{name}" in raised.value.cause for name in _topics.needed(command)), raised.value.cause

@@ -589,7 +589,7 @@ def test_the_port_may_be_left_out():
 @pytest.mark.parametrize(
     "command, missing",
     [
-        ("promote", "--model_name and --label and --version and --model_config_file are missing"),
+        ("promote", "--model_name, --label, --version and --model_config_file are missing"),
         ("rollback", "--model_name and --model_config_file are missing"),
     ],
 )

@@ -14,7 +14,7 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.commands import _help, _places
+from tftrt_tools.command_line.commands import _help, _places, _topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +72,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         print(_help.text(name, command, values))
         return None, None
     positional = _named_by_place(name, values, getattr(command, "ARGUMENTS", ()), positional)
+    _check_needed(name, command, values)
     _places.make_local(values, positional, getattr(command, "URLS", ()))
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
@@ -107,6 +108,25 @@ def _named_by_place(name: str, values: flags.FlagValues, names: Sequence[str], p
         values[flag].using_default_value = False
         values[flag].present += 1
     return positional[len(names) :]
+
+
+def _check_needed(name: str, command: ModuleType, values: flags.FlagValues) -> None:
+    """Name all flags that are missing at once; where one is, the command says why it needs it. A command with NAMES_WHAT_IS_MISSING does so
+    itself, after it has looked at other things. Raises: UsageError."""
+    # Nothing is written then.
+    if any(flag in values and values[flag].value for flag in ("check", "dry_run")):
+        return
+    if not getattr(command, "NAMES_WHAT_IS_MISSING", False):
+        require(name, values, _topics.needed(name), least=2)
+
+
+def require(name: str, values: flags.FlagValues, names: Sequence[str], least: int = 1) -> None:
+    """Raise UsageError where `least` or more of these flags of command `name` are missing."""
+    missing = [f"--{flag}" for flag in names if values[flag].value in (None, "", [])]
+    if len(missing) < least:
+        return
+    what = f"{', '.join(missing[:-1])} and {missing[-1]} are" if missing[1:] else f"{missing[0]} is"
+    raise errors.UsageError(f"{what} missing", f"`tftrt {name} --help` begins with what is needed, and shows examples")
 
 
 def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:

@@ -457,7 +457,7 @@ def _print(story: Story, made: dict[str, str], console: Console) -> None:
             f"left for a machine with a GPU: {', '.join(story.left)}; there, the same command goes on", soft_wrap=True
         )
     for what, path in made.items():
-        console.print(f"the {what}: {path}", soft_wrap=True)
+        console.print(f"the {'report' if what == 'story' else what}: {path}", soft_wrap=True)
 
 
 def _time(one: StepResult) -> str:

@@ -27,7 +27,7 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _flags, _output, _places, _tls_flags
+from tftrt_tools.command_line.commands import _flags, _output, _places, _tls_flags, _topics
 
 if TYPE_CHECKING:
     from tftrt_tools.servers.serving.management.promotion import Change
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS,)
+NAMES_WHAT_IS_MISSING = True
 
 
 def define(values: flags.FlagValues) -> None:
@@ -81,7 +82,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.servers.serving.management import promotion
 
     promotion.check_server(address)
-    require(values, "model_name", "label", "version", "model_config_file")
+    _flags.require("promote", values, _topics.needed("promote"))
     options = promotion.Options(
         wait_seconds=values.wait_seconds,
         deadline_seconds=values.deadline_seconds,
@@ -96,15 +97,6 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     print_change(done, values.json)
     _output.write_json(done, values.json)
     return errors.EXIT_DONE
-
-
-def require(values: flags.FlagValues, *names: str) -> None:
-    """Raise UsageError where one of these flags is missing."""
-    missing = [f"--{name}" for name in names if values[name].value in (None, "")]
-    if missing:
-        raise errors.UsageError(
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", "--help explains the flags"
-        )
 
 
 def print_change(done: Change, json_path: str | None) -> None:

@@ -15,10 +15,11 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _flags, _output, _places, _tls_flags, promote
+from tftrt_tools.command_line.commands import _flags, _output, _places, _tls_flags, _topics, promote
 
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS,)
+NAMES_WHAT_IS_MISSING = True
 
 
 def define(values: flags.FlagValues) -> None:
@@ -32,7 +33,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.servers.serving.management import promotion
 
     promotion.check_server(address)
-    promote.require(values, "model_name", "model_config_file")
+    _flags.require("rollback", values, _topics.needed("rollback"))
     options = promotion.Options(
         wait_seconds=values.wait_seconds,
         deadline_seconds=values.deadline_seconds,

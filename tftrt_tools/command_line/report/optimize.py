@@ -24,6 +24,8 @@ def write_page(done: Done, path: str) -> None:
 
     page = html.template("optimize.html").render(
         story=done.story,
+        name=pathlib.PurePath(done.story.asked.model).name,
+        meaning=done.story.meaning,
         known=done.known,
         trials=trials.of_document(done.known.document(TUNE)),
         classes=_CLASSES,

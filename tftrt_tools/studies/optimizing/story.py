@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
@@ -23,6 +24,13 @@ _JUDGES = (knowledge.TUNE, knowledge.VERIFY, knowledge.REGRESS, knowledge.BENCH)
 _FINDINGS = 5
 # Fewer rows than these say little about what INT8 keeps.
 FEW_ROWS = 16
+# What an outcome means, in a title.
+MEANINGS: Mapping[GoalOutcome, str] = {
+    "kept": "the goal is kept",
+    "open": "not decided yet",
+    "not kept": "the goal is not kept",
+    "cannot tell": "too noisy to tell",
+}
 EXIT: Mapping[GoalOutcome, int] = {
     "kept": errors.EXIT_DONE,
     "open": errors.EXIT_DONE,
@@ -69,6 +77,26 @@ class Story(passport.Stamped, results.Result):
         return f"{self.asked.model}: {self.outcome.upper()}: {self.verdict}" + (
             f"; ended early: {self.ended}" if self.ended else ""
         )
+
+    @property
+    def meaning(self) -> str:
+        """The outcome in a few words; how fast the model is first, where that was judged."""
+        compared = next((one for one in self.begun if one.step == knowledge.REGRESS and one.passed), None)
+        ended = " so far" if self.ended else ""
+        words = f"{MEANINGS[self.outcome]}{ended}"
+        if compared is None or self.outcome != "kept":
+            return words
+        return f"{re.sub('^pass: ', '', compared.gave, flags=re.IGNORECASE)}; {words}"
+
+    @property
+    def begun(self) -> tuple[StepResult, ...]:
+        """The steps that ran, to their end or not."""
+        return tuple(one for one in self.steps if one.words)
+
+    @property
+    def not_begun(self) -> tuple[StepResult, ...]:
+        """The steps that were left out, or are left for a GPU."""
+        return tuple(one for one in self.steps if not one.words)
 
     @property
     def exit_code(self) -> int:
