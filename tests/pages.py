@@ -43,6 +43,7 @@ DOCS = tuple(
         "triton",
         "log",
         "troubleshooting",
+        "glossary",
     )
 )
 PAGES = ("README.md", *DOCS, "serving/README.md")

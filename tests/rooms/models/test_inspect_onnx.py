@@ -84,7 +84,7 @@ def test_it_tells_what_the_file_says(saved):
         and seen.facts["trained on"] == "nothing"
         and seen.facts["format version"] == "8"
     )
-    assert [one.name for one in seen.files] == ["m.onnx"] and any("passport" in line for line in seen.unasked)
+    assert [one.name for one in seen.files] == ["m.onnx"] and any("metadata" in line for line in seen.unasked)
 
 
 def test_of_a_plain_model_it_is_what_the_runtime_says(saved):

@@ -122,7 +122,7 @@ def test_a_goal_of_the_passport(name, kept, missed):
     assert judged(**{name: kept})[name].verdict == KEPT
     assert judged(**{name: missed})[name].verdict == MISSED
     unknown = goals.judge(Goals(**{name: 1.0}), verdict.Verdict((), 0.03, 0.01, 1), models.Model(path="", name="c"))[0]
-    assert unknown.verdict == UNDECIDED and "passport" in unknown.reason
+    assert unknown.verdict == UNDECIDED and "metadata" in unknown.reason
 
 
 @pytest.mark.parametrize(

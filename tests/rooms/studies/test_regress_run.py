@@ -291,7 +291,7 @@ def test_goals_are_judged_with_the_run(server, tmp_path):
     assert code == errors.EXIT_CHECK and found["goal/speed_up_at_least"]["verdict"] == "fail"
     assert (
         found["goal/engine_mib_at_most"]["verdict"] == "cannot tell"
-        and "passport" in found["goal/engine_mib_at_most"]["reason"]
+        and "metadata" in found["goal/engine_mib_at_most"]["reason"]
     )
     assert found["answers"]["verdict"] == "pass"
 
