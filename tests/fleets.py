@@ -5,6 +5,7 @@ import dataclasses
 import os
 import secrets
 import socket
+import time
 
 from tests import fleet_jobs
 from tests.conftest import ROOT
@@ -51,9 +52,23 @@ def cluster(*kinds, env=None):
                 started.add_node(num_cpus=1, num_gpus=1, resources={kind: 1}, env_vars=(env or {}).get(number))
                 for number, kind in enumerate(kinds)
             ]
+            _until_it_listens(port)
             yield started, f"ray://127.0.0.1:{port}", nodes
         finally:
             started.shutdown()
+
+
+def _until_it_listens(port, seconds=60):
+    """The head's server for clients is a process of its own, which `Cluster` does not wait for."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
 
 
 def task(name, kind="", gpus=1, content=None, **request):
