@@ -1,94 +1,115 @@
 #!/usr/bin/env bash
-# What still has to run on a GPU (docs/dev/measured/gpu.md, "Not run on a GPU yet"), in one go: on two GPUs in two lanes at once, on one in one lane
-# after the other. OUTPUT is written all the time, so that a run that is cut keeps what it has.
+# What still has to run on a GPU (docs/dev/measured/gpu.md, "Not run on a GPU yet"), on one GPU, all at once under NVIDIA's MPS; then all is stopped
+# for the rounds that need the GPU alone, and goes on. OUTPUT is written all the time, so that a run that is cut keeps what it has.
 #
-#   benchmarks/left_on_gpu.sh OUTPUT QDQ_DIR [ONNX_DIR]
+#   benchmarks/left_on_gpu.sh OUTPUT PLANS QDQ_DIR
 #
-# QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3, fer, digits_cnn and bert_encoder. ONNX_DIR: where
-# `python -m benchmarks.onnx_files --workdir=…` unpacked its packages. PYTHON: the interpreter, by default .venv/bin/python. SECONDS_LEFT: of all,
-# by default 1500. A GPU that is free takes the next step, and has it to itself. Steps that ended: OUTPUT/logs/steps.txt.
+# PLANS: a folder of `python -m benchmarks.plans_of_models --export` (or of its --unpack) with detector, basic_pitch, tcn, mtcnn_rnet, ppocr_v4_det and
+# ppocr_v4_rec. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3. PYTHON: the interpreter with TensorFlow 2.14, by default
+# .venv/bin/python; PYTHON217: that with 2.17, whose tests begin once the file PYTHON217_READY is there (by default at once); none without it.
+# SECONDS_LEFT: of all, by default 1500. ALONE: the second at which the rounds begin, by default 1180, or earlier where all is built.
+# Steps that ended: OUTPUT/steps.txt.
 set -uo pipefail
-if [ $# -lt 2 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT QDQ_DIR [ONNX_DIR]" >&2; exit 2; fi
-output=$(realpath -m "$1") qdq=$(realpath -e "$2") && onnx=${3:+$(realpath -e "$3")} || exit 2
-python=${PYTHON:-.venv/bin/python} seconds=${SECONDS_LEFT:-1500}
+if [ $# -ne 3 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT PLANS QDQ_DIR" >&2; exit 2; fi
+out=$(realpath -m "$1") files=$(realpath -e "$2") && qdq=$(realpath -e "$3") || exit 2
+end=${SECONDS_LEFT:-1500} alone=${ALONE:-1180}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
-mkdir -p "$output/logs"
+python=$(realpath -s "${PYTHON:-.venv/bin/python}") python217=${PYTHON217:-}
+mkdir -p "$out/plans" && : > "$out/built.txt"
+{ nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader; echo "$(nproc) cores"; } > "$out/gpu.txt" 2>&1
 
-left() { local left=$(($1 - SECONDS)); echo $((left > 1 ? left : 1)); }  # seconds until second $1 of this run
-step() {  # step NAME END COMMAND…: runs it if 15 s or more are left until second END
-  local name=$1 end=$2
-  if [ $((end - SECONDS)) -lt 15 ]; then echo "$SECONDS s: $name left out" >> "$output/logs/steps.txt"; return; fi
-  timeout -k 5 "$(left "$end")" "${@:3}" > "$output/logs/$name.log" 2>&1
-  echo "$SECONDS s: $name ended with $?" >> "$output/logs/steps.txt"
+say() { echo "$SECONDS s: $*" >> "$out/steps.txt"; }
+step() {  # step NAME SECOND COMMAND…: runs it until second SECOND at most, if 15 s or more are left
+  local left=$(($2 - SECONDS)) code
+  if [ "$left" -lt 15 ]; then say "$1 left out"; return 1; fi
+  say "$1 begins"
+  timeout -k 3 "$left" "${@:3}" > "$out/$1.log" 2>&1
+  code=$?
+  say "$1 ended with $code"
+  return $code
 }
-beside() {  # beside FOLDER: kernels of several processes run side by side on this GPU from here on
-  export CUDA_MPS_PIPE_DIRECTORY=$1 CUDA_MPS_LOG_DIRECTORY=$1 TFTRT_BUILD_TURNS=0
-  nvidia-cuda-mps-control -d || { echo "no MPS here: this will take long" >&2; unset CUDA_MPS_PIPE_DIRECTORY; }
+lane() {  # lane NAME: folders of its own; all that it starts has LANE=NAME in its environment
+  export LANE=$1 TMPDIR=$out/tmp/$1 XDG_CACHE_HOME=$out/cache/$1
+  mkdir -p "$TMPDIR" "$XDG_CACHE_HOME"
 }
-alone() {  # what builds have left behind on this GPU ends, and so does MPS
-  local process
+beside() { lane "$1"; export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps TFTRT_BUILD_TURNS=0; }
+signal() {  # signal NAME: to what the lanes have started, but for the rounds
+  local process lane
   for process in /proc/[0-9]*; do
-    { tr '\0' '\n' < "$process/environ" | grep -qx "LANE=$LANE" && grep -q python "$process/comm" && kill -9 "${process#/proc/}"; } 2> /dev/null
-  done
-  echo quit | timeout 20 nvidia-cuda-mps-control > /dev/null 2>&1
-  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY TFTRT_BUILD_TURNS
-}
-
-encoder() {  # encoder END: where the encoder's time goes, in FP16 and in INT8 (Q/DQ)
-  local end=$1 shapes='input_ids:1x128,32x128;input_mask:1x128,32x128' one
-  for one in FP16=fp32 INT8=qdq; do
-    step "encoder-${one%=*}" "$end" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$qdq/bert_encoder/${one#*=}.onnx" \
-      --output_saved_model_dir="$output/encoder-${one%=*}" --precision_mode="${one%=*}" --shapes="$shapes"
-    step "encoder-profile-${one%=*}" "$end" "$python" -m tftrt_tools profile "$output/encoder-${one%=*}" --callers=1 --rows=60 \
-      --json="$output/encoder-profile-${one%=*}.json"
+    lane=$({ tr '\0' '\n' < "$process/environ"; } 2> /dev/null | sed -n 's/^LANE=//p')
+    case $lane in "" | rounds) ;; *) kill -"$1" "${process#/proc/}" 2> /dev/null ;; esac
   done
 }
 
-sharing() {  # sharing END: tests that share a GPU
-  local end=$1
-  beside "$(mktemp -d)"
-  step test-sharing "$end" "$python" -m pytest -n 7 -m "gpu and not gpu_alone" -q -p no:cacheprovider tests/gpu/test_gpu_detector.py tests/gpu/test_gpu.py
-  alone
+plan() {  # plan MODEL FILE PRECISION SHAPES SECOND ORIGINAL
+  local place=$out/plans/$1-$3
+  step "plan-$1-$3" "$5" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$files/$2" --output_saved_model_dir="$place" --precision_mode="$3" \
+    --shapes="$4" && step "plan-$1-$3-verify" "$5" "$python" -m tftrt_tools verify "$files/$6" "$place" --data="$files/$1.rows.npz"
 }
-
-files() {  # plans of foreign ONNX files, several at once
-  local end=$1 name
-  if [ -z "$onnx" ]; then return; fi
-  beside "$(mktemp -d)"
-  for name in 320n ppocr_v4_det ppocr_v4_rec; do
-    step "onnx-$name" "$end" "$python" -m benchmarks.onnx_files "$name" --gpu --workdir="$onnx" --json="$output/onnx-$name.json" --budget "$(left "$end")" &
+tftrt() {  # tftrt MODEL SHAPES
+  local place=$out/plans/$1-TF-TRT
+  step "tftrt-$1" "$alone" "$python" -m tftrt_tools convert --input_saved_model_dir="$files/$1" --output_saved_model_dir="$place" --precision_mode=FP16 --shapes="$2" &&
+    step "tftrt-$1-verify" "$alone" "$python" -m tftrt_tools verify "$files/$1" "$place" --data="$files/$1.rows.npz"
+}
+detector=image:1x96x96x3,32x96x96x3 pitch=input_2:1x43844x1,8x43844x1 tcn=steps:1x500x16,16x500x16 rnet=image:1x24x24x3,32x24x24x3
+ppocr() { beside "$1"; plan "$1" "$1.fp16.onnx" FP16 "$2" "$end" "$1.fp32.onnx"; }
+plans() { beside plans; plan detector detector.fp16.onnx FP16 $detector "$alone" detector; plan tcn tcn.fp16.onnx FP16 $tcn "$alone" tcn; }
+small() {
+  beside small
+  plan basic_pitch basic_pitch.fp32.onnx FP32 $pitch "$alone" basic_pitch
+  plan mtcnn_rnet mtcnn_rnet.fp16.onnx FP16 $rnet "$alone" mtcnn_rnet
+  tftrt mtcnn_rnet $rnet
+}
+converted() { beside converted; tftrt detector $detector; }
+converted2() { beside converted2; tftrt basic_pitch $pitch; tftrt tcn $tcn; }
+tests() {  # tests NAME PYTHON WORKERS FILE…: in the order that is given
+  mkdir -p "$out/$1"
+  TFTRT_GPU_REPORT=$out/$1/report.jsonl TFTRT_TEST_FAILURES=$out/$1/failures.txt TFTRT_TEST_GPUS=0 \
+    step "$1/tests" "$end" "$2" -m pytest -n "$3" --dist load --maxschedchunk=1 -m gpu -v -rfs --tb=short -p no:cacheprovider "${@:4}"
+}
+tests214() {
+  beside tests214
+  tests tests214 "$python" 3 tests/gpu/test_gpu_prepared.py::test_layer_normalizations_of_keras_2_run_in_an_engine tests/gpu/test_gpu_{fleet,diagnose,triton,detector}.py
+}
+tests217() {
+  [ -n "$python217" ] || return
+  beside tests217
+  until [ -z "${PYTHON217_READY:-}" ] || [ -e "$PYTHON217_READY" ] || [ "$SECONDS" -gt 420 ]; do sleep 1; done
+  export TFTRT_ALLOW_TENSORRT=8.6.0
+  tests tests217 "$python217" 7 tests/gpu/test_gpu_{int8,engines,names,tensors,prepared,detector,breakdown,tune,regress,smoke,publish,profile,served_resnet,diagnose,build_repeat,layers,refused}.py \
+    tests/gpu/test_gpu.py tests/gpu/test_gpu_{foreign,triton,fleet}.py
+}
+rounds() {
+  lane rounds
+  local model one batch found
+  until [ "$SECONDS" -ge "$alone" ] || [ "$(wc -l < "$out/built.txt")" = 4 ]; do sleep 1; done
+  signal STOP; say "all stopped"
+  trap 'signal CONT' EXIT
+  for one in "detector 1 32" "basic_pitch 1 8" "tcn 1 16" "mtcnn_rnet 1 32"; do
+    model=${one%% *} found=()
+    for variant in TF-TRT FP16 FP32; do [ ! -d "$out/plans/$model-$variant" ] || found+=("$out/plans/$model-$variant"); done
+    [ ${#found[@]} -gt 0 ] || continue
+    for batch in ${one#* }; do
+      step "bench-$model-$batch" "$((alone + 250))" "$python" -m tftrt_tools bench "${found[@]}" "$files/$model" --data="$files/$model.rows.npz" --batch_size="$batch" --rounds=14 \
+        --max_rounds=14 --json="$out/bench-$model-$batch.json"
+    done
   done
-  wait
-  alone
-}
-
-next() { (flock 9; head -1 "$output/todo"; sed -i 1d "$output/todo") 9> "$output/todo.lock"; }  # what no lane has begun
-rest() {  # rest END: whatever is left, for the lane that is free
-  local end=$1 one
-  while one=$(next) && [ -n "$one" ] && [ $((end - SECONDS)) -ge 15 ]; do
-    case $one in
-      qdq-*) step "$one" "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$output/$one" --models "${one#qdq-}" --ways implicit,qdq,chosen;;
-      second) step second "$end" "$python" -m benchmarks.plans --workdir="$output/plans" --precisions=FP16 "--without=TF-TRT FP16,TensorFlow" mobilenet_v2 resnet50 \
-        --export --make --jobs 1 --budget "$(left "$end")";;
-      *) "$one" "$end";;
-    esac
-  done
-}
-
-lane() {  # lane NUMBER: works on one GPU until nothing is left
-  export LANE=$1 TMPDIR=$output/tmp$1
-  mkdir -p "$TMPDIR"
-  CUDA_VISIBLE_DEVICES=$(nvidia-smi -L | sed -n "$((LANE + 1))s/.*UUID: \(.*\))/\1/p")
-  if [ -n "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES; else unset CUDA_VISIBLE_DEVICES; fi
-  rest "$seconds"
+  step qdq-keras3 "$((alone + 330))" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$out/qdq" --models keras3 --ways implicit,qdq,chosen
+  signal CONT; trap - EXIT; say "all go on"
 }
 "$python" -c "
 import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
-    _shared_weights.restore(path.parent)" "$qdq" > "$output/logs/restore.log" 2>&1
-printf '%s\n' encoder qdq-keras3 qdq-fer qdq-digits_cnn files second sharing > "$output/todo"
-gpus=$(nvidia-smi -L | wc -l)
-for ((number = 0; number < (gpus > 1 ? 2 : 1); number++)); do lane "$number" & done
+    _shared_weights.restore(path.parent)" "$qdq" > "$out/restore.log" 2>&1
+mps=$(mktemp -d)
+CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps nvidia-cuda-mps-control -d || echo "no MPS here: this will take long" >&2
+ppocr ppocr_v4_det x:1x3x320x320 &
+ppocr ppocr_v4_rec x:1x3x48x320 &
+for one in plans small converted converted2; do (
+  "$one"
+  echo "$one" >> "$out/built.txt"
+) & done
+tests214 & tests217 & rounds &
 wait
-echo "$SECONDS s: all ended" >> "$output/logs/steps.txt"
+say "all ended"
