@@ -4,18 +4,20 @@ Nothing runs an engine here: whatever else is seen, the answer has to be no, and
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+import types
 
 import numpy as np
 import onnx
 import pytest
 
-from tests import onnx_files
+from tests import engine_files, onnx_files
 from tests.command_line import assert_clear
 from tests.conformance import models as conformance
 from tests.conformance.launch import LocalServer
@@ -23,7 +25,8 @@ from tests.conftest import ROOT
 from tests.trace_lines import HEAD
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.models.savedmodel import describe_job, passport
+from tftrt_tools.base.stack import probes
+from tftrt_tools.models.savedmodel import describe_job, engine_assets, passport
 from tftrt_tools.servers.serving.publishing import publish
 from tftrt_tools.servers.serving.smoke import (
     answer_check,
@@ -35,6 +38,7 @@ from tftrt_tools.servers.serving.smoke import (
     server_process,
     smoke,
     steps,
+    version_on_disk_job,
 )
 from tftrt_tools.servers.serving.smoke.engine_evidence import CERTAIN, CONTRADICTION, LIKELY, NO, NOTHING, YES
 
@@ -137,6 +141,8 @@ def test_native_segments_on_a_cpu_are_a_certain_no_although_the_gate_is_closed(h
         "engine_ops": 1,
         "precisions": ["FP16"],
         "warmup_records": 2,
+        "built_for": [],
+        "built_for": [],
     }
     assert said["server"]["process"]["pid"] == house.process.pid and "2.14.1" in said["server"]["version"]
 
@@ -433,3 +439,29 @@ def test_likely_is_never_more_than_likely(house, monkeypatch):
     )
     done = asked(house, "digits", native_model_name="digits_native", require_engines=True)
     assert (done.engines.answer, done.engines.certainty) == (YES, LIKELY) and done.passed and done.engines.settle
+
+
+def test_the_files_of_another_kind_of_gpu_fail_the_check(house, monkeypatch):
+    """As after `tftrt publish` of what `tftrt build --on` wrote, where a server was given the base path of another kind."""
+    read = steps.Steps.read_version
+    monkeypatch.setattr(
+        steps.Steps, "read_version", lambda self, path: dataclasses.replace(read(self, path), built_for=("7.5",))
+    )
+    for here, fails in (([{"compute_capability": "9.0"}], True), ([{"compute_capability": "7.5"}], False), ([], False)):
+        answer = types.SimpleNamespace(result=here)
+        monkeypatch.setattr(probes.gpu_states, "run", lambda _, answer=answer: answer)
+        done = asked(house, "digits")
+        assert done.passed is not fails and done.model.to_dict()["built_for"] == ["7.5"]
+        assert fails == any(
+            "compute capability 7.5, and the GPU of this machine has 9.0" in one for one in done.problems
+        )
+
+
+def test_the_kind_of_gpu_is_read_from_the_engines(converted, tmp_path):
+    model = tmp_path / "1"
+    shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), model)
+    assert version_on_disk_job.read(str(model)).built_for == ()
+    engine_files.engine_file(
+        model / f"assets/{engine_assets.PREFIX}TRTEngineOp_000_000", (1, 8, 8, 1), engine=engine_files.HEAD
+    )
+    assert version_on_disk_job.read(str(model)).built_for == ("9.0",)

@@ -257,7 +257,8 @@ def _files(model: Model) -> str:
     engines = terminal.counted(plain["engine_ops"], "engine op") + (
         f" ({', '.join(plain['precisions'])})" if plain["precisions"] else ""
     )
-    return f": {model.path}, {engines}, {terminal.counted(model.warmup_records, 'warm-up record')}"
+    built = f", built for compute capability {', '.join(model.built_for)}" if model.built_for else ""
+    return f": {model.path}, {engines}{built}, {terminal.counted(model.warmup_records, 'warm-up record')}"
 
 
 def _print_comparisons(console: Console, done: Smoke, judged: Judgement) -> None:

@@ -10,6 +10,7 @@ from tftrt_tools.accuracy import judgement
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.stack import probes
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.calls import Takes
 from tftrt_tools.models.inputs.options import DataOptions
@@ -115,6 +116,7 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         )
         path, same = models.locate(options.model_dir, served, server)
         model = _read(path, same, served, worker) if path else None
+        wrong_kind = _wrong_kind(model, server)
         takes, known_from = _takes(served, model, options)
         planned = plan.plan(takes, known_from, options, folder, triton=served.runs is not None)
         if native:
@@ -184,7 +186,16 @@ def smoke(address: str, model_name: str, options: Options) -> Smoke:
         dropped=planned.dropped,
         drew=planned.drew,
         twins=planned.twins,
+        wrong_kind=wrong_kind,
     )
+
+
+def _wrong_kind(model: models.Model | None, server: Process | None) -> str:
+    """As Smoke.wrong_kind. Of a server on another machine nothing is known."""
+    if model is None or not model.built_for or server is None or not server.known:
+        return ""
+    seen = probes.gpu_states.run(None).result
+    return model.not_for(one["compute_capability"] for one in seen if one.get("compute_capability"))
 
 
 def _served(

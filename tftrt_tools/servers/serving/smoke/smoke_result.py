@@ -73,6 +73,8 @@ class Smoke:
     drew: tuple[str, ...] = ()
     # {signature: other names of its function}: its result holds for them too.
     twins: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    # Why the served version is that of another kind of GPU than this machine's, or "".
+    wrong_kind: str = ""
 
     @property
     def answer_problems(self) -> tuple[str, ...]:
@@ -87,9 +89,10 @@ class Smoke:
     @property
     def problems(self) -> tuple[str, ...]:
         """The reasons why the test fails, a line each."""
+        found = (*filter(None, [self.wrong_kind]), *self.answer_problems)
         if self.require_engines and not self.engines.ran:
-            return (*self.answer_problems, f"--require_engines: {self.engines.answer}: {self.engines.reason}")
-        return self.answer_problems
+            return (*found, f"--require_engines: {self.engines.answer}: {self.engines.reason}")
+        return found
 
     @property
     def passed(self) -> bool:

@@ -49,6 +49,7 @@ class Contents(records.Record):
     signatures: dict[str, Signature]
     warmup_records: int
     twins: dict[str, str]
+    built_for: tuple[str, ...] = ()
 
 
 @jobs.job
@@ -75,6 +76,18 @@ class Model:
     warmup_records: int
     # The twins of twins.find: {signature: the one that stands for it}
     twins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # The compute capabilities that its saved engines name, such as ("7.5",).
+    built_for: tuple[str, ...] = ()
+
+    def not_for(self, capabilities: Iterable[str]) -> str:
+        """Why GPUs of these compute capabilities are not those of its engines; "" where one is, or where nothing is known."""
+        here = sorted(set(capabilities))
+        if not here or not self.built_for or set(here) & set(self.built_for):
+            return ""
+        return (
+            f"its engines are for compute capability {', '.join(self.built_for)}, and the GPU of this machine has {', '.join(here)}: the "
+            "server was given the files of another kind of GPU"
+        )
 
     def engines_of(self, signature: str) -> tuple[Engine, ...]:
         """The Engines that a signature runs."""
@@ -94,6 +107,7 @@ class Model:
             "engine_ops": len(names),
             "precisions": sorted(self.precisions),
             "warmup_records": self.warmup_records,
+            "built_for": list(self.built_for),
         }
 
 
@@ -199,6 +213,7 @@ def of(path: pathlib.Path, same: bool, found: Contents) -> Model:
         signatures=found.signatures,
         warmup_records=found.warmup_records,
         twins=found.twins,
+        built_for=found.built_for,
     )
 
 

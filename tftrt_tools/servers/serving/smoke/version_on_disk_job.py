@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tftrt_tools.models.savedmodel import passport, signatures
+from tftrt_tools.models.savedmodel import engine_assets, passport, signatures
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.models.savedmodel.job import graph, input_facts, inspector, protos, twins
 from tftrt_tools.servers.serving.smoke.version_on_disk import Contents, Engine, Signature
@@ -18,7 +18,9 @@ def read(path: str) -> Contents:
         for node in graph.engine_nodes(meta.graph_def)
         if node.attr["_profile_generation_mode"].b
     }
-    left = passport.left_native(passport.read(path, passport.MANIFEST))
+    manifest = passport.read(path, passport.MANIFEST)
+    left = passport.left_native(manifest)
+    origins = (engine_assets.origin(asset, manifest) for asset in engine_assets.read(path))
     ops = {
         engine_op.name: _engine(engine_op, engine_op.name in generating, left.get(engine_op.name, ""))
         for engine_op in graph.engine_ops(meta.graph_def)
@@ -42,6 +44,7 @@ def read(path: str) -> Contents:
         },
         warmup_records=_warmup_records(path),
         twins=twins.find(meta),
+        built_for=tuple(sorted({capability for _, capability in origins if capability})),
     )
 
 
