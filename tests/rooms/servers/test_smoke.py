@@ -142,7 +142,6 @@ def test_native_segments_on_a_cpu_are_a_certain_no_although_the_gate_is_closed(h
         "precisions": ["FP16"],
         "warmup_records": 2,
         "built_for": [],
-        "built_for": [],
     }
     assert said["server"]["process"]["pid"] == house.process.pid and "2.14.1" in said["server"]["version"]
 
