@@ -206,7 +206,7 @@ def test_what_the_arrays_were_written_to_is_gone_after_the_call(model, monkeypat
         (lambda: tftrt.inspect("--flagfile=/etc/passwd"), "flagfile"),
         (lambda: tftrt.inspect(""), ""),
         (lambda: tftrt.bench(), "usage: tftrt bench"),
-        (lambda: tftrt.publish("x"), "--model_name is missing"),
+        (lambda: tftrt.publish("x"), "--model_name and --base_path are missing"),
         (lambda: tftrt.inspect("gs://bucket/model"), "is no path on this machine"),
     ],
 )

@@ -183,3 +183,18 @@ def test_all_that_is_missing_is_named_at_once(command):
         _calling.call(command, _BY_PLACE.get(command, ["model"]))
     # Of convert the first argument by place is a flag, too; it was not given either.
     assert all(f"--{name}" in raised.value.cause for name in _topics.needed(command)), raised.value.cause
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        ("optimize", "MODEL, --data, --goal and --output_saved_model_dir are missing"),
+        ("data model", "SOURCE and --output are missing"),
+        ("export", "MODEL and --output are missing"),
+        ("smoke", "ADDRESS and --model_name are missing"),
+    ],
+)
+def test_arguments_by_place_are_named_with_the_flags(words, missing):
+    with pytest.raises(errors.UsageError) as raised:
+        _calling.call(words.split()[0], words.split()[1:])
+    assert raised.value.cause == missing

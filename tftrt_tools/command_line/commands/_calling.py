@@ -54,8 +54,9 @@ def call(name: str, argv: Sequence[str]) -> int:
     """
     command = module(name)
     values, positional = _flags.parse(name, command, argv)
-    if values is None:
+    if values is None or positional is None:
         return errors.EXIT_DONE
+    _flags.check_needed(name, command, values, positional)
     with _runs(name, values):
         code: int = command.run(values, positional)
         return code
@@ -70,6 +71,7 @@ def result(name: str, argv: Sequence[str]) -> Any:
     values, positional = _flags.parse(name, command, argv)
     if values is None or positional is None:
         raise errors.UsageError("--help is for the command line", f"help(tftrt_tools.{name}) explains the arguments")
+    _flags.check_needed(name, command, values, positional)
     with _runs(name, values):
         done = command.result(values, positional)
         try:

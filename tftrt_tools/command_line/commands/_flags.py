@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import math
 import os
 import re
@@ -72,7 +73,6 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         print(_help.text(name, command, values))
         return None, None
     positional = _named_by_place(name, values, getattr(command, "ARGUMENTS", ()), positional)
-    _check_needed(name, command, values)
     _places.make_local(values, positional, getattr(command, "URLS", ()))
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
@@ -110,19 +110,28 @@ def _named_by_place(name: str, values: flags.FlagValues, names: Sequence[str], p
     return positional[len(names) :]
 
 
-def _check_needed(name: str, command: ModuleType, values: flags.FlagValues) -> None:
-    """Name all flags that are missing at once; where one is, the command says why it needs it. A command with NAMES_WHAT_IS_MISSING does so
-    itself, after it has looked at other things. Raises: UsageError."""
+def check_needed(name: str, command: ModuleType, values: flags.FlagValues, positional: Sequence[str]) -> None:
+    """Name all that is missing at once; where it is one thing, the command says why it needs it. A command with NAMES_WHAT_IS_MISSING names
+    it itself, after it has looked at other things. Raises: UsageError."""
     # Nothing is written then.
     if any(flag in values and values[flag].value for flag in ("check", "dry_run")):
         return
-    if not getattr(command, "NAMES_WHAT_IS_MISSING", False):
-        require(name, values, _topics.needed(name), least=2)
+    if not getattr(command, "NAMES_WHAT_IS_MISSING", False) and _topics.needed(name):
+        places = () if hasattr(command, "ARGUMENTS") else _places_of(name, command)[len(positional) :]
+        require(name, values, _topics.needed(name), places, least=2)
 
 
-def require(name: str, values: flags.FlagValues, names: Sequence[str], least: int = 1) -> None:
-    """Raise UsageError where `least` or more of these flags of command `name` are missing."""
-    missing = [f"--{flag}" for flag in names if values[flag].value in (None, "", [])]
+def _places_of(name: str, command: ModuleType) -> list[str]:
+    """The arguments by place that the first line of the help asks for, such as ["MODEL"]."""
+    words = (command.__doc__ or "").partition("\n")[0].partition(f"tftrt {name} ")[2].split()
+    return list(itertools.takewhile(str.isupper, words))
+
+
+def require(
+    name: str, values: flags.FlagValues, names: Sequence[str], places: Sequence[str] = (), least: int = 1
+) -> None:
+    """Raise UsageError where `least` or more are missing: of these flags of command `name`, with arguments by place that are."""
+    missing = [*places, *(f"--{flag}" for flag in names if values[flag].value in (None, "", []))]
     if len(missing) < least:
         return
     what = f"{', '.join(missing[:-1])} and {missing[-1]} are" if missing[1:] else f"{missing[0]} is"
