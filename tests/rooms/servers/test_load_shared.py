@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.mock_server import METHOD, MockServer
 from tftrt_tools.base import errors
-from tftrt_tools.fleet.task import Post, Where
+from tftrt_tools.fleet.task import Post, Said, Where
 from tftrt_tools.servers.load import drive_job, generator, latency_statistics, limits, load_plan, recording, schedule
 from tftrt_tools.servers.load.load_plan import Plan, Share, Target, Tls, WarmUpRule
 from tftrt_tools.servers.load.payload import Payload
 from tftrt_tools.servers.load.request_entries import CHECKED, DIFFERS, HELD, Entries, clock
 from tftrt_tools.servers.load.run_record import LATE_NS, Generator, WarmUp
-from tftrt_tools.servers.load.several import clocks, merging, splitting, travelling
+from tftrt_tools.servers.load.several import clocks, generator_job, merging, splitting, travelling
 from tftrt_tools.servers.load.several.clocks import Clock
 from tftrt_tools.servers.load.several.merging import Sender
 from tftrt_tools.servers.load.several.travelling import Part
@@ -375,6 +376,20 @@ def test_unequal_answers_are_handed_over_and_not_judged(server):
     assert found.wrong == 0 and together.answers
     assert len(together.answers) == int(((found.flags & DIFFERS) != 0).sum())
     assert {one.sent_ns for one in together.answers} <= set(found.sent_ns.tolist())
+
+
+def test_a_closed_loop_that_nobody_ends_ends_by_itself(server):
+    server.program()
+    assert splitting.split(Plan(seconds=4, concurrency=2), 2)[0].longest == 4 + splitting.UNTOLD_SECONDS
+    assert splitting.split(Plan(seconds=4, concurrency=2, min_queries=9), 2)[0].longest == Plan(seconds=4).longest
+    one = generator_job.Generator()
+    one(Said({"do": "load"}, travelling.load(Target(address=server.address), ECHO)))
+    begun, beside = travelling.begin(Plan(seconds=0.1, max_seconds=0.3, warm_up=None), 0, 1)
+    one(Said({"do": "begin", "begin": begun.to_dict()}, beside))
+    assert any(time.sleep(0.05) or one(Said({"do": "look"})).facts["ready"] for _ in range(600))
+    one(Said({"do": "start", "instant": clock() + 10**9}))
+    assert any(time.sleep(0.05) or one(Said({"do": "look"})).facts["done"] for _ in range(600))
+    assert one(Said({"do": "part"})).facts["partial"] == ""
 
 
 def test_numbers_are_shared_out_as_equally_as_can_be():
