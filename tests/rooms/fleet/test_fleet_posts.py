@@ -5,9 +5,11 @@ import types
 
 import pytest
 
+from tests import fleet_jobs
 from tftrt_tools.base import errors
 from tftrt_tools.fleet import holding
 from tftrt_tools.fleet.place import Place
+from tftrt_tools.fleet.stack import Stack
 from tftrt_tools.fleet.task import Post, Where
 
 
@@ -117,3 +119,15 @@ def test_a_fleet_that_is_gone_is_no_lost_post():
     with pytest.raises(errors.TftrtError) as raised:
         held.ask([{}])
     assert not isinstance(raised.value, holding.Lost)
+
+
+@pytest.mark.parametrize(("grows", "says"), [(True, "no processor was free there"), (False, "a process did not start")])
+def test_what_did_not_start_in_time_waits_for_a_processor_only_in_a_cluster(grows, says):
+    ray, made = Ray(), Actor(_Raised.GetTimeoutError("late"))
+    made.about = types.SimpleNamespace(remote=lambda wanted: (made, _Raised.GetTimeoutError("late")))
+    ray.remote = lambda kind: types.SimpleNamespace(options=lambda **_: types.SimpleNamespace(remote=lambda _: made))
+    fleet = types.SimpleNamespace(ray=ray, place=Place("local"), grows=grows, nodes=lambda: {"n": {"CPU": 2.0}})
+    with pytest.raises(holding.Lost, match=says):
+        with holding.held(fleet, fleet_jobs.kept, 1, Stack(), place_seconds=1):
+            pass
+    assert ray.killed == [made]

@@ -257,6 +257,28 @@ def test_generators_that_use_up_a_machine_together_are_the_limit_though_none_of_
     assert limits.together("h", [0.5] * 8, workers=8, cores=4) and not limits.together("h", [0.4] * 8, 8, 4)
 
 
+def sends(count, late):
+    return [(n, n + (late > n) * 2 * LATE_NS, n + 3 * LATE_NS, 0, 0, 0) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("few", "late", "many", "also_late", "limited"),
+    [(15, 1, 285, 0, False), (15, 1, 285, 20, True), (15, 15, 285, 0, True), (150, 3, 285, 0, True)],
+)
+def test_one_late_send_of_a_few_is_no_limit(few, late, many, also_late, limited):
+    """Each generator marks itself; the whole, or enough sends, have to bear it out."""
+    parts = [(few, late), (many, also_late)]
+    plan = Plan(kind="open", schedule=np.arange(few + many, dtype=np.int64))
+    senders = [
+        sender(number + 1, run(sends(*part), "open", limits=limits.lateness(part[1], part[0])))
+        for number, part in enumerate(parts)
+    ]
+    found = merged(*senders, plan=plan)
+    assert found.limited_by_generator == limited == bool(found.generators[0].limited)
+    own = limits.Sign(limits.RATE, "its 1 process used 0.99 of 1 core")
+    assert merged(sender(1, run(sends(15, 1), "open", limits=(own,))), senders[1], plan=plan).limited_by_generator
+
+
 def test_a_generator_that_is_gone_is_in_the_result_and_makes_it_a_part():
     found = merged(sender(1, run(closed([5] * 4))), sender(2, None, lost="killed", after=None), partial="it is gone")
     assert found.partial == "it is gone" and found.sent_ns.size == 4

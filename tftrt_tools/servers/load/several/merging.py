@@ -17,6 +17,9 @@ from tftrt_tools.servers.load.several import travelling
 from tftrt_tools.servers.load.several.clocks import Clock
 from tftrt_tools.servers.load.several.travelling import Part
 
+# Fewer sends of one generator tell no share of 1 %.
+_FEWEST_SENDS = 100
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sender:
@@ -44,6 +47,7 @@ def merged(
       run that ended early; other ones tell their own. started: the start on this machine's clock. partial: why it ended early; else the
       first generator's reason counts.
     """
+    senders = _judged(senders, plan)
     there = [(one, one.part) for one in senders if one.part]
     partial = partial or next(
         (f"{one.text()}: {part.records.partial}" for one, part in there if part.records.partial), ""
@@ -54,6 +58,28 @@ def merged(
     found = _records(there, kept, plan, payload, length, partial, started)
     rows = tuple(_row(one, plan, length, started) for one in senders)
     return dataclasses.replace(found, limits=tuple(signs), generators=rows)
+
+
+def _judged(senders: Sequence[Sender], plan: Plan) -> list[Sender]:
+    """The senders; the lateness of one counts if it has enough sends for a share of them, or if the whole is late."""
+    counts = {
+        one.number: (recording.late(found, plan.kind), len(found))
+        for one in senders
+        if one.part
+        for found in [travelling.entries(one.part.records)]
+    }
+    late, sent = (sum(pair[at] for pair in counts.values()) for at in (0, 1))
+    few = [] if limits.lateness(late, sent) else [number for number, pair in counts.items() if pair[1] < _FEWEST_SENDS]
+    return [_without_lateness(one, *counts[one.number]) if one.number in few else one for one in senders]
+
+
+def _without_lateness(one: Sender, late: int, sent: int) -> Sender:
+    assert one.part
+    own = limits.lateness(late, sent)
+    kept = tuple(sign for sign in one.part.records.limits if sign not in own)
+    return dataclasses.replace(
+        one, part=dataclasses.replace(one.part, records=dataclasses.replace(one.part.records, limits=kept))
+    )
 
 
 def _length(plan: Plan, parts: Sequence[Part], length_ns: int, early: bool) -> int:
