@@ -171,6 +171,8 @@ def test_percentiles_are_those_of_all_requests(parts, seed):
     assert found.histogram().get_total_count() == every.size
     assert [one.requests for one in found.generators] == list(map(len, parts))
     assert (np.diff(found.sent_ns) >= 0).all()
+    for number, times in enumerate(parts, 1):
+        assert found.latency_ns[found.generator == number].tolist() == list(times)
 
 
 def test_a_percentile_is_not_the_mean_of_the_generators_percentiles():

@@ -1,5 +1,6 @@
 """`tftrt bench --on`: the command with generators that are further processes of this machine, and what it refuses."""
 
+import collections
 import contextlib
 import csv
 import dataclasses
@@ -109,7 +110,12 @@ def test_two_generators_load_a_server_and_all_files_tell_of_both(digits, tftrt, 
     with open(files["csv"]) as file:
         assert [line["generators"] for line in csv.DictReader(file)] == ["2", "2"]
     with open(tmp_path / "requests") as file:
-        assert len(list(csv.DictReader(file))) == sum(row["requests"] for row in found)
+        sent = collections.Counter((line["row"], line["generator"]) for line in csv.DictReader(file))
+    assert sent == {
+        (str(place), str(one["number"])): one["requests"]
+        for place, row in enumerate(found, 1)
+        for one in row["generators"]
+    }
     page = files["html"].read_text()
     assert "<h2>Generators</h2>" in page and page.count(found[0]["generators"][0]["host"]) >= 4
     assert files["hdr"].read_text().count("Tag=") == 2

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.fleet.task import Post
 from tftrt_tools.servers.load import limits, recording
@@ -57,7 +58,14 @@ def merged(
     kept = [_cut(part, plan, length) for _, part in there]
     found = _records(there, kept, plan, payload, length, partial, started)
     rows = tuple(_row(one, plan, length, started) for one in senders)
-    return dataclasses.replace(found, limits=tuple(signs), generators=rows)
+    return dataclasses.replace(found, limits=tuple(signs), generators=rows, generator=_whose(there, kept))
+
+
+def _whose(there: Sequence[tuple[Sender, Part]], kept: Sequence[Entries]) -> npt.NDArray[np.int64]:
+    """The number of the generator of each request, in the order of `Entries.by_sent`."""
+    numbers = np.repeat(np.array([one.number for one, _ in there], np.int64), [len(own) for own in kept])
+    sent = np.concatenate([np.zeros(0, np.int64), *(own.sent_ns for own in kept)])
+    return numbers[np.argsort(sent, kind="stable")]
 
 
 def _judged(senders: Sequence[Sender], plan: Plan) -> list[Sender]:
