@@ -23,6 +23,9 @@ from tftrt_tools.fleet.task import Post, Said, Where
 
 # That a post may take for an answer; its calls are short.
 _ANSWER_SECONDS = 60.0
+# Between two looks at whether whoever waits is in a hurry; and what it waits on then.
+_POLL_SECONDS = 0.2
+GRACE_SECONDS = 3.0
 
 
 class Lost(errors.TftrtError):
@@ -44,35 +47,83 @@ class Posts:
         """Bytes in the store of the fleet, to be given as the content of asks: they are sent once."""
         digest = content.digest(data)
         if digest not in self._sent:
-            self._sent[digest] = self._ray.put(data)
+            with self._reached():
+                self._sent[digest] = self._ray.put(data)
         return self._sent[digest]
 
     def ask(
-        self, each: Sequence[Mapping[str, Any] | None], contents: Sequence[Any] = (), seconds: float = _ANSWER_SECONDS
+        self,
+        each: Sequence[Mapping[str, Any] | None],
+        contents: Sequence[Any] = (),
+        seconds: float = _ANSWER_SECONDS,
+        hurry: Callable[[], bool] = lambda: False,
+        grace: float = GRACE_SECONDS,
     ) -> list[Said | errors.TftrtError | None]:
-        """Call the function of each post at once. Args: each: facts, None for a post that is not asked. contents: bytes, or what `kept`
-        gave, for each. seconds: for all answers. Returns: for each what it said, the error that it raised, or Lost; None where it was not
-        asked. Raises: TftrtError where the fleet has gone."""
-        given = contents or [b""] * len(each)
-        with self._reached():
-            asked = [
-                None if facts is None else self._actors[number].call.remote(dict(facts), given[number])
-                for number, facts in enumerate(each)
-            ]
-            until = time.monotonic() + seconds
-            return [None if one is None else self._said(one, until) for one in asked]
+        """Call the function of each post at once. A post that is lost is ended.
 
-    def trip(self, number: int, clock: Callable[[], int]) -> tuple[int, int, int] | Lost:
-        """(the instant here before, that of the post in between, the instant here after), ns, of one round trip."""
+        Args: each: facts, None for a post that is not asked. contents: bytes, or what `kept` gave, for each. seconds: for all answers.
+          hurry: asked again and again meanwhile; from when it says so, only `grace` seconds are left. Returns: for each what it said, the
+          error that it raised, or Lost; None where it was not asked. Raises: TftrtError where the fleet has gone.
+        """
+        with self._reached():
+            asked = self._called(each, contents)
+            begun = time.monotonic()
+            late = self._late([one for one in asked if one is not None], seconds, hurry, grace)
+            waited = time.monotonic() - begun
+            # What is here is read in any case, however large it is.
+            return [
+                None if one is None else self._said(number, _silent(waited) if one in late else _got(self._ray, one))
+                for number, one in enumerate(asked)
+            ]
+
+    def tell(self, each: Sequence[Mapping[str, Any] | None]) -> None:
+        """As `ask`, but no answer is waited for."""
+        with self._reached():
+            self._called(each)
+
+    def trip(
+        self,
+        number: int,
+        clock: Callable[[], int],
+        seconds: float = _ANSWER_SECONDS,
+        hurry: Callable[[], bool] = lambda: False,
+    ) -> tuple[int, int, int] | Lost:
+        """(the instant here before, that of the post in between, the instant here after), ns, of one round trip. Args: seconds, hurry: as
+        of `ask`."""
         with self._reached():
             before = clock()
-            there = _got(self._ray, self._actors[number].clock.remote(), _ANSWER_SECONDS)
-            return there if isinstance(there, Lost) else (before, there, clock())
+            asked = self._actors[number].clock.remote()
+            begun = time.monotonic()
+            late = self._late([asked], seconds, hurry, GRACE_SECONDS)
+            there = _silent(time.monotonic() - begun) if late else _got(self._ray, asked)
+            return self._ended(number, there) if isinstance(there, Lost) else (before, there, clock())
 
-    def _said(self, ref: Any, until: float) -> Said | errors.TftrtError:
-        told = _got(self._ray, ref, max(0.1, until - time.monotonic()))
+    def _called(self, each: Sequence[Mapping[str, Any] | None], contents: Sequence[Any] = ()) -> list[Any]:
+        given = contents or [b""] * len(each)
+        return [
+            None if facts is None else self._actors[number].call.remote(dict(facts), given[number])
+            for number, facts in enumerate(each)
+        ]
+
+    def _late(self, asked: list[Any], seconds: float, hurry: Callable[[], bool], grace: float) -> list[Any]:
+        """What has no answer when the time is over."""
+        until, hurried = time.monotonic() + seconds, False
+        while asked:
+            left = min(_POLL_SECONDS, until - time.monotonic())
+            _, asked = self._ray.wait(asked, num_returns=len(asked), timeout=max(0.0, left))
+            if time.monotonic() >= until:
+                break
+            if hurry() and not hurried:
+                hurried, until = True, min(until, time.monotonic() + grace)
+        return asked
+
+    def _ended(self, number: int, why: Lost) -> Lost:
+        _ended(self._ray, [self._actors[number]])
+        return why
+
+    def _said(self, number: int, told: Any) -> Said | errors.TftrtError:
         if isinstance(told, Lost):
-            return told
+            return self._ended(number, told)
         if "error" in told:
             return errors.from_dict(told["error"])
         if "bug" in told:
@@ -85,6 +136,8 @@ class Posts:
             yield
         except (ConnectionError, self._ray.exceptions.RaySystemError) as error:
             raise session.gone(self._fleet.place) from error
+        except self._ray.exceptions.RayError as error:
+            raise errors.TftrtError(f"{self._fleet.place.text()}: {_first(error)}") from error
 
 
 @contextlib.contextmanager
@@ -114,6 +167,8 @@ def _placed(
     posts."""
     ray = fleet.ray
     made = ray.remote(keeper.Keeper)
+    # Only a cluster counts processors.
+    late = "no processor was free there" if fleet.grows else "a process did not start"
     refusals: dict[str, str] = {}
     found: list[Post] = []
     while len(found) < count:
@@ -132,7 +187,7 @@ def _placed(
         told = [one.about.remote(wanted.to_dict()) for one in asked]
         until = time.monotonic() + max(seconds, 1.0)
         for node, actor, ref in zip(places, asked, told, strict=True):
-            facts = _got(ray, ref, max(0.1, until - time.monotonic()), "no processor was free there")
+            facts = _got(ray, ref, max(0.1, until - time.monotonic()), late)
             if isinstance(facts, Lost):
                 raise facts
             if facts["refused"]:
@@ -163,13 +218,16 @@ def _no_place(
     )
 
 
-def _got(ray: Any, ref: Any, seconds: float, late: str = "it did not answer") -> Any:
-    """What an actor answers, or Lost. Args: late: what it means that nothing came in time."""
+def _got(ray: Any, ref: Any, seconds: float | None = None, late: str = "") -> Any:
+    """What an actor answers, or Lost. Args: seconds: None where it has answered. late: what it means that nothing came in time."""
     raised = ray.exceptions
     try:
         return ray.get(ref, timeout=seconds)
     except raised.GetTimeoutError:
-        return Lost(f"{late} within {seconds:.0f} s", "look at that machine, and at what else runs there")
+        return _silent(seconds or 0.0, late)
+    except raised.RaySystemError:
+        # The fleet itself; `session.gone` tells it.
+        raise
     except (raised.RayTaskError, raised.RayActorError) as error:
         if isinstance(error, raised.RayTaskError):
             why = errors.first_line(str(error).strip().splitlines()[-1])
@@ -180,6 +238,17 @@ def _got(ray: Any, ref: Any, seconds: float, late: str = "it did not answer") ->
             "its process or its machine is gone",
             "run the command again; where it goes each time, look at that machine's memory",
         )
+    except raised.RayError as error:
+        return Lost(_first(error), "look at that machine, and at its memory")
+
+
+def _silent(seconds: float, late: str = "it did not answer") -> Lost:
+    return Lost(f"{late} within {seconds:.0f} s", "look at that machine, and at what else runs there")
+
+
+def _first(error: Exception) -> str:
+    """Such as "OutOfMemoryError: a task was ended"."""
+    return f"{type(error).__name__}: {errors.first_line(str(error).strip())}".rstrip(": ")
 
 
 def _ended(ray: Any, actors: Sequence[Any]) -> None:

@@ -1,5 +1,6 @@
 """Generators that are begun and ended together, without a fleet: each has a clock of its own, and fails as a test wants it."""
 
+import contextlib
 import itertools
 import time
 
@@ -8,15 +9,18 @@ import pytest
 
 from tests.mock_server import METHOD, MockServer
 from tftrt_tools.base import errors
+from tftrt_tools.base.process import signals
 from tftrt_tools.fleet.holding import Lost
 from tftrt_tools.fleet.task import Post, Where
-from tftrt_tools.servers.load import payload, schedule
+from tftrt_tools.servers.load import generator, payload, schedule
 from tftrt_tools.servers.load.load_plan import Plan, Target, WarmUpRule
 from tftrt_tools.servers.load.several import conducting
 
 REQUESTS = tuple(b"%015d," % number for number in range(7))
 ECHO = payload.Payload(METHOD, REQUESTS, REQUESTS)
 SECOND = 10**9
+# What a machine answers that stands still.
+HANGS = "hangs"
 
 
 class Machine:
@@ -59,14 +63,24 @@ class Posts:
     def kept(self, data):
         return data
 
-    def ask(self, each, contents=(), seconds=60.0):
+    def ask(self, each, contents=(), seconds=60.0, hurry=lambda: False, grace=3.0):
         given = contents or [b""] * len(each)
-        return [
+        told = [
             None if facts is None else machine.ask(facts, content)
             for machine, facts, content in zip(self.machines, each, given, strict=True)
         ]
+        if HANGS in told:
+            until = time.monotonic() + seconds
+            while not hurry() and time.monotonic() < until:
+                time.sleep(0.05)
+        return [Lost("it did not answer") if one is HANGS else one for one in told]
 
-    def trip(self, number, clock):
+    def tell(self, each):
+        for machine, facts in zip(self.machines, each, strict=True):
+            if facts is not None and machine.fails.get("look") is not HANGS:
+                machine.ask(facts, b"")
+
+    def trip(self, number, clock, seconds=60.0, hurry=lambda: False):
         machine, before = self.machines[number], clock()
         time.sleep(machine.there_s)
         there = clock() + machine.ahead_ns
@@ -219,3 +233,87 @@ def test_a_warm_generator_goes_on_until_all_are_warm(server):
     )
     warm = [moment.ended for moment in told if moment.phase == "warm-up"]
     assert warm[-1] > warm[4] and not found.partial and found.generators[0].requests
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """A signal, which a test makes come."""
+    found = signals.Noted()
+    monkeypatch.setattr(signals, "noted", lambda: contextlib.nullcontext(found))
+    return found
+
+
+def test_ctrl_c_shows_what_the_others_measured_where_one_hangs(server, noted):
+    server.program(delays_ms=[5])
+    machines = Machine(), Machine()
+
+    def hang(moment):
+        if moment.phase == "measure" and moment.seconds > 0.3:
+            machines[1].fails["look"], noted.came = HANGS, True
+
+    found = run(server, machines, Plan(concurrency=2, seconds=60, warm_up=None), hang)
+    assert found.partial == generator.INTERRUPTED
+    first, second = found.generators
+    assert first.requests and (second.requests, second.ended) == (0, "it did not answer")
+
+
+def test_ctrl_c_before_anything_is_measured_is_ctrl_c(server, noted):
+    noted.came = True
+    with pytest.raises(KeyboardInterrupt):
+        run(server, [Machine(), Machine(fails={"begin": HANGS})], Plan(concurrency=2, seconds=60))
+
+
+def test_the_others_are_told_the_end_while_one_hangs(server):
+    server.program(delays_ms=[5])
+    machines = Machine(), Machine()
+
+    def hang(moment):
+        if moment.phase == "measure":
+            machines[1].fails["look"] = HANGS
+
+    found = run(server, machines, Plan(concurrency=2, seconds=1, warm_up=None), hang)
+    assert found.partial == "generator 2 on h1 is gone, and its requests are not in the row: it did not answer"
+    ends = [do for do in machines[0].asked if do in ("enough", "stop", "look")]
+    # The look at which the other is lost, told the end, and no look before it is lost.
+    assert ends.count("enough") == 1 and ends.index("enough") < ends.index("stop") == ends.index("enough") + 1
+
+
+def test_the_reason_of_a_row_is_that_of_the_generator_that_ended_it(server):
+    server.program(delays_ms=[5])
+    machines = Machine(), Machine()
+    plain = machines[1].ask
+
+    def ended(facts, content):
+        from tftrt_tools.fleet.task import Said
+
+        said = plain(facts, content)
+        if facts["do"] == "look" and said.facts["phase"] == "measure" and "stop" not in machines[1].asked:
+            return Said({**said.facts, "partial": "a worker process ended"}, said.content)
+        return said
+
+    machines[1].ask = ended
+    found = run(server, machines, Plan(concurrency=2, seconds=60, warm_up=None))
+    assert found.partial == "generator 2 on h1: a worker process ended"
+
+
+def test_a_signal_while_results_come_ends_what_would_come_next(server, noted):
+    server.program(delays_ms=[5])
+    machines = Machine(), Machine()
+    plain = machines[1].ask
+
+    def ask(facts, content):
+        noted.came = noted.came or facts["do"] == "part"
+        return plain(facts, content)
+
+    machines[1].ask = ask
+    found = run(server, machines, Plan(concurrency=2, seconds=0.3, warm_up=None))
+    assert found.partial == generator.INTERRUPTED and all(one.requests for one in found.generators)
+
+
+def test_a_generator_for_which_chance_left_nothing_is_idle(server):
+    server.program()
+    machines = Machine(), Machine(), Machine()
+    plan = Plan(kind="open", schedule=np.array([0, 300_000_000]), warm_up=None)
+    found = run(server, machines, plan)
+    assert not found.partial and [one.requests for one in found.generators] == [1, 1, 0]
+    assert found.generators[2].ended == conducting.IDLE and "start" not in machines[2].asked

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.mock_server import METHOD, MockServer
 from tftrt_tools.base import errors
-from tftrt_tools.fleet.task import Post, Where
+from tftrt_tools.fleet.task import Post, Said, Where
 from tftrt_tools.servers.load import drive_job, generator, latency_statistics, limits, load_plan, recording, schedule
 from tftrt_tools.servers.load.load_plan import Plan, Share, Target, Tls, WarmUpRule
 from tftrt_tools.servers.load.payload import Payload
 from tftrt_tools.servers.load.request_entries import CHECKED, DIFFERS, HELD, Entries, clock
 from tftrt_tools.servers.load.run_record import LATE_NS, Generator, WarmUp
-from tftrt_tools.servers.load.several import clocks, merging, splitting, travelling
+from tftrt_tools.servers.load.several import clocks, generator_job, merging, splitting, travelling
 from tftrt_tools.servers.load.several.clocks import Clock
 from tftrt_tools.servers.load.several.merging import Sender
 from tftrt_tools.servers.load.several.travelling import Part
@@ -170,6 +171,8 @@ def test_percentiles_are_those_of_all_requests(parts, seed):
     assert found.histogram().get_total_count() == every.size
     assert [one.requests for one in found.generators] == list(map(len, parts))
     assert (np.diff(found.sent_ns) >= 0).all()
+    for number, times in enumerate(parts, 1):
+        assert found.latency_ns[found.generator == number].tolist() == list(times)
 
 
 def test_a_percentile_is_not_the_mean_of_the_generators_percentiles():
@@ -254,6 +257,28 @@ def test_generators_that_use_up_a_machine_together_are_the_limit_though_none_of_
     assert "the 3 generators on h1 used 2.85 of 3 cores together" in of(0.95, "aaa").why
     assert not of(0.8, "aaa").why and not of(0.95, "abc").why
     assert limits.together("h", [0.5] * 8, workers=8, cores=4) and not limits.together("h", [0.4] * 8, 8, 4)
+
+
+def sends(count, late):
+    return [(n, n + (late > n) * 2 * LATE_NS, n + 3 * LATE_NS, 0, 0, 0) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("few", "late", "many", "also_late", "limited"),
+    [(15, 1, 285, 0, False), (15, 1, 285, 20, True), (15, 15, 285, 0, True), (150, 3, 285, 0, True)],
+)
+def test_one_late_send_of_a_few_is_no_limit(few, late, many, also_late, limited):
+    """Each generator marks itself; the whole, or enough sends, have to bear it out."""
+    parts = [(few, late), (many, also_late)]
+    plan = Plan(kind="open", schedule=np.arange(few + many, dtype=np.int64))
+    senders = [
+        sender(number + 1, run(sends(*part), "open", limits=limits.lateness(part[1], part[0])))
+        for number, part in enumerate(parts)
+    ]
+    found = merged(*senders, plan=plan)
+    assert found.limited_by_generator == limited == bool(found.generators[0].limited)
+    own = limits.Sign(limits.RATE, "its 1 process used 0.99 of 1 core")
+    assert merged(sender(1, run(sends(15, 1), "open", limits=(own,))), senders[1], plan=plan).limited_by_generator
 
 
 def test_a_generator_that_is_gone_is_in_the_result_and_makes_it_a_part():
@@ -375,6 +400,20 @@ def test_unequal_answers_are_handed_over_and_not_judged(server):
     assert found.wrong == 0 and together.answers
     assert len(together.answers) == int(((found.flags & DIFFERS) != 0).sum())
     assert {one.sent_ns for one in together.answers} <= set(found.sent_ns.tolist())
+
+
+def test_a_closed_loop_that_nobody_ends_ends_by_itself(server):
+    server.program()
+    assert splitting.split(Plan(seconds=4, concurrency=2), 2)[0].longest == 4 + splitting.UNTOLD_SECONDS
+    assert splitting.split(Plan(seconds=4, concurrency=2, min_queries=9), 2)[0].longest == Plan(seconds=4).longest
+    one = generator_job.Generator()
+    one(Said({"do": "load"}, travelling.load(Target(address=server.address), ECHO)))
+    begun, beside = travelling.begin(Plan(seconds=0.1, max_seconds=0.3, warm_up=None), 0, 1)
+    one(Said({"do": "begin", "begin": begun.to_dict()}, beside))
+    assert any(time.sleep(0.05) or one(Said({"do": "look"})).facts["ready"] for _ in range(600))
+    one(Said({"do": "start", "instant": clock() + 10**9}))
+    assert any(time.sleep(0.05) or one(Said({"do": "look"})).facts["done"] for _ in range(600))
+    assert one(Said({"do": "part"})).facts["partial"] == ""
 
 
 def test_numbers_are_shared_out_as_equally_as_can_be():

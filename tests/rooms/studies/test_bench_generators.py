@@ -1,7 +1,9 @@
 """`tftrt bench --on`: the command with generators that are further processes of this machine, and what it refuses."""
 
+import collections
 import contextlib
 import csv
+import dataclasses
 import importlib.util
 import json
 import os
@@ -23,8 +25,8 @@ from tests.pages import quoted, unprinted
 from tftrt_tools.base import errors
 from tftrt_tools.fleet import keeper
 from tftrt_tools.fleet.place import parse
-from tftrt_tools.studies.bench import elsewhere
-from tftrt_tools.studies.bench.measurements import Row
+from tftrt_tools.studies.bench import bench, elsewhere
+from tftrt_tools.studies.bench.measurements import Checked, Row
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"
@@ -108,7 +110,12 @@ def test_two_generators_load_a_server_and_all_files_tell_of_both(digits, tftrt, 
     with open(files["csv"]) as file:
         assert [line["generators"] for line in csv.DictReader(file)] == ["2", "2"]
     with open(tmp_path / "requests") as file:
-        assert len(list(csv.DictReader(file))) == sum(row["requests"] for row in found)
+        sent = collections.Counter((line["row"], line["generator"]) for line in csv.DictReader(file))
+    assert sent == {
+        (str(place), str(one["number"])): one["requests"]
+        for place, row in enumerate(found, 1)
+        for one in row["generators"]
+    }
     page = files["html"].read_text()
     assert "<h2>Generators</h2>" in page and page.count(found[0]["generators"][0]["host"]) >= 4
     assert files["hdr"].read_text().count("Tag=") == 2
@@ -194,6 +201,7 @@ def test_an_interrupt_shows_what_was_measured_and_leaves_no_process(null, number
         (["--on=local", "--generators=0"], "--generators=0"),
         (["--on=nowhere"], "--on=nowhere is no place"),
         (["--on=ray://head"], "--on=ray://head is no place"),
+        (["--on=local", "--generators=100000", "--concurrency=100000"], "--generators=100000: this machine is given"),
     ],
 )
 def test_generators_without_a_place_and_places_that_are_none_are_refused(flags, says, tftrt):
@@ -281,6 +289,22 @@ def test_a_row_of_the_version_before_has_no_generators():
     assert "generators" not in text
     row = Row.from_dict(json.loads(text))
     assert row.generators == () and row.requests == 5
+
+
+@pytest.mark.parametrize(("complete", "kept"), [(True, True), (False, None)])
+def test_a_row_that_lacks_requests_was_not_shown_to_keep_its_goal_and_a_search_does_not_take_it(complete, kept):
+    document = json.loads((ROOT / "tests" / "data" / "bench_row.json").read_text())
+    goal = (Checked("p50<30s", 0.001, True),)
+    row = dataclasses.replace(Row.from_dict(document), complete=complete, goal=goal, limited="", waits="")
+    assert row.kept is kept
+    missed = dataclasses.replace(row, goal=(Checked("p50<1us", 0.001, False),))
+    assert missed.kept is False, "what is left shows that"
+    run = object.__new__(bench._Run)
+    run._options = types.SimpleNamespace(lowest_rate=100, highest_rate=200, resolution=0.1, distribution="constant")
+    run._add, run.searched = (lambda *_, **__: row), []
+    run._search(types.SimpleNamespace(name="server"), types.SimpleNamespace(batch_size=None), None)
+    (found,) = run.searched
+    assert found.rate == (200 if kept else None) and ("measure longer" in found.ended) is not bool(kept)
 
 
 def test_without_on_nothing_of_ray_is_loaded(null):

@@ -89,7 +89,7 @@ def found(
 
     Returns: () where the generator was not the limit.
     """
-    signs = []
+    signs: list[Sign] = []
     room = min(workers, cores)
     if seconds > 0 and cpu_s / seconds >= CPU_SHARE * room:
         more = "more processes or another machine" if workers < cores else "a machine with more cores"
@@ -100,13 +100,7 @@ def found(
                 f"core{'s' * (room > 1)}: give it {more}",
             )
         )
-    if sent and late > LATE_SHARE * sent:
-        signs.append(
-            Sign(
-                RATE,
-                f"{late} of {sent} requests went out more than 1 ms late: lower the rate or give it more processes",
-            )
-        )
+    signs += lateness(late, sent)
     lags, latencies = np.asarray(lags_ns), np.asarray(latency_ns)
     if lags.size >= _FEWEST_BEATS and latencies.size:
         lag, tail = np.percentile(lags, 99), np.percentile(latencies, 99)
@@ -119,6 +113,14 @@ def found(
                 )
             )
     return tuple(signs)
+
+
+def lateness(late: int, sent: int) -> tuple[Sign, ...]:
+    """The sign of late sends, () where they are too few. Args: as of `found`."""
+    if not sent or late <= LATE_SHARE * sent:
+        return ()
+    text = f"{late} of {sent} requests went out more than 1 ms late: lower the rate or give it more processes"
+    return (Sign(RATE, text),)
 
 
 def together(host: str, cpu_shares: Sequence[float], workers: int, cores: int) -> tuple[Sign, ...]:

@@ -126,6 +126,8 @@ class Records:
     unjudged: int = 0
     # Each generator, where other machines sent the load.
     generators: tuple[Generator, ...] = ()
+    # int64 [n]: the number of the generator that sent each request; empty where this machine sent them.
+    generator: Column = dataclasses.field(default_factory=lambda: _NONE)
 
     @functools.cached_property
     def ok(self) -> Mask:

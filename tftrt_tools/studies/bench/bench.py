@@ -290,6 +290,8 @@ class _Run:
             row = self._add(target, sent, point, probe=True)
             if row.kept:
                 return search.KEPT
+            if not row.complete and row.kept is None:
+                return search.UNDECIDED
             if row.refused:
                 return search.REFUSED
             return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,20 @@ if TYPE_CHECKING:
 
     from tftrt_tools.servers.load.several.conducting import Generators
 
+# Generators of one machine: more would only fill its memory.
+_OF_A_PROCESSOR = 4
+
 
 def check(address: str, values: FlagValues, swept: Sequence[points.Point], on: Place) -> None:
     """Refuse what generators on other machines cannot do, and more of them than there is to send. Args: swept: the points; with a
     search those of the default. Raises: UsageError."""
     count = values.generators
+    most = _OF_A_PROCESSOR * len(os.sched_getaffinity(0))
+    if on.kind == "local" and count > most:
+        raise errors.UsageError(
+            f"--generators={count}: this machine is given {most} at most, {_OF_A_PROCESSOR} for each of its processors",
+            "take fewer, and --processes for more processes of each, or a cluster",
+        )
     if not address or values.in_process:
         raise errors.UsageError(
             "--on puts load on a server, and --in_process measures without one", "leave one of them out"

@@ -145,12 +145,13 @@ class Row(records.Record):
 
     @property
     def kept(self) -> bool | None:
-        """Whether the goal was kept: True, False, or None if the requests do not decide it or there is no goal."""
+        """Whether the goal was kept: True, False, or None if the requests do not decide it or there is no goal. A row that is not
+        complete lacks requests, so it never was shown to keep it."""
         if not self.goal:
             return None
         if any(one.kept is False for one in self.goal):
             return False
-        return None if any(one.kept is None for one in self.goal) else True
+        return True if self.complete and all(one.kept for one in self.goal) else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from tftrt_tools.servers.load.run_record import Records
 from tftrt_tools.studies.bench.measurements import Bench, Row
 from tftrt_tools.studies.bench.points import Point
 
-REQUEST_COLUMNS = ("target", "row", "point", "scheduled_ns", "sent_ns", "done_ns", "code", "payload")
+REQUEST_COLUMNS = ("target", "row", "point", "scheduled_ns", "sent_ns", "done_ns", "code", "payload", "generator")
 
 
 def write_points(bench: Bench, path: str | os.PathLike[str]) -> None:
@@ -102,7 +102,8 @@ class RequestsFile:
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
         columns = (records.scheduled_ns, records.sent_ns, records.done_ns, records.code, records.payload)
-        for values in zip(*(column.tolist() for column in columns), strict=True):
+        generators = records.generator.tolist() or [""] * len(records.sent_ns)
+        for values in zip(*(column.tolist() for column in columns), generators, strict=True):
             table.writerow((target, self._points, point.text(), *values))
         self._write(text.getvalue())
 

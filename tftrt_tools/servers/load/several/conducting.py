@@ -35,10 +35,15 @@ from tftrt_tools.servers.load.several.merging import Sender
 from tftrt_tools.servers.load.several.travelling import Look, Part
 
 _LOOK_SECONDS = 0.1
+_ANSWER_SECONDS = 60.0
 # From telling the start to it: many times what a message takes.
 _AHEAD_NS = 500_000_000
+# That a generator may take to say how it is: it does so at once, and one that hangs must not hold up the others.
+_LOOK_ANSWER_SECONDS = 5.0
 # That a generator may take to end, over the deadline of its requests; after Ctrl-C; and for its records to come.
 _END_SECONDS, _INTERRUPTED_SECONDS, _RECORDS_SECONDS = 30.0, 15.0, 600.0
+# Why a generator of a run sends nothing.
+IDLE = "the schedule has fewer requests than there are generators: none was left for it"
 
 
 @jobs.job
@@ -87,9 +92,11 @@ class Generators:
         UsageError where there is less to send than one request for each.
         """
         generator.offsets(plan)
+        # Chance may leave a schedule with few requests.
+        used = min(len(self), len(plan.scheduled)) if plan.kind == "open" else len(self)
         parts = [
             dataclasses.replace(part, processes=self._processes_of(number))
-            for number, part in enumerate(splitting.split(plan, len(self)))
+            for number, part in enumerate(splitting.split(plan, used))
         ]
         with signals.noted() as noted:
             run = _Run(self, self._posts, payload, plan, noted, on_progress or (lambda progress: False))
@@ -97,7 +104,9 @@ class Generators:
             self._load(run, travelling.load(target, payload))
             try:
                 run.begin(parts)
-                return run.whole(target.timeout_s)
+                found = run.whole(target.timeout_s)
+                # A signal that came when all was measured ends what would come next.
+                return dataclasses.replace(found, partial=generator.INTERRUPTED) if noted.came else found
             except BaseException:
                 run.tell_all("interrupt")
                 raise
@@ -126,37 +135,52 @@ class _Run:
         self._looks: dict[int, Look] = {}
         self._partial = ""
         self._start = self._end = 0
+        self._measuring = self._told_enough = False
 
     def compare(self) -> None:
         """Compare the clocks. Raises: TftrtError where a generator is gone, or a clock is too little known for the plan."""
         for number in range(self._count):
-            found = self._clock(number)
+            found = self._clock(number, _ANSWER_SECONDS)
             if isinstance(found, errors.TftrtError):
                 raise self._named(number, found)
             self._before.append(found)
         worst = max(range(self._count), key=lambda number: self._before[number].uncertainty_ns)
         clocks.check(self._plan, self._before[worst], self._name(worst))
 
-    def all(self, each: Sequence[Mapping[str, Any]], contents: Sequence[Any] = ()) -> list[Said]:
-        """What all say. Raises: TftrtError where one is gone or fails."""
+    def all(
+        self, each: Sequence[Mapping[str, Any]], contents: Sequence[Any] = (), seconds: float = _ANSWER_SECONDS
+    ) -> list[Said]:
+        """What those say that are not idle. Raises: TftrtError where one is gone or fails."""
+        asked = [None if number in self._lost else facts for number, facts in enumerate(each)]
         found: list[Said] = []
-        for number, said in enumerate(self._posts.ask(each, contents)):
+        for number, said in enumerate(self._posts.ask(asked, contents, seconds, self._hurry)):
             if isinstance(said, errors.TftrtError):
                 raise self._named(number, said)
-            assert said is not None
-            found.append(said)
+            if said is not None:
+                found.append(said)
         return found
 
     def begin(self, parts: Sequence[Plan]) -> None:
-        """Begin to connect and to warm up."""
-        asked = [travelling.begin(part, number, self._count) for number, part in enumerate(parts)]
-        self.all([{"do": "begin", "begin": begin.to_dict()} for begin, _ in asked], [schedule for _, schedule in asked])
+        """Begin to connect and to warm up. A generator without a part is idle."""
+        asked = [travelling.begin(part, number, len(parts)) for number, part in enumerate(parts)]
+        idle = range(len(parts), self._count)
+        self._lost.update(dict.fromkeys(idle, IDLE))
+        self.all(
+            [*({"do": "begin", "begin": begin.to_dict()} for begin, _ in asked), *({} for _ in idle)],
+            [*(schedule for _, schedule in asked), *(b"" for _ in idle)],
+        )
 
     def tell_all(self, do: str) -> None:
-        """Tell all that are there, and wait for none that is not."""
-        there = [None if number in self._lost else {"do": do} for number in range(self._count)]
+        """Tell all that are there. None is waited for: one may hang."""
         with contextlib.suppress(errors.TftrtError):
-            self._posts.ask(there)
+            self._posts.tell([None if number in self._lost else {"do": do} for number in range(self._count)])
+
+    def _hurry(self) -> bool:
+        """Asked while generators are waited for: whether a signal has come. The others are told the end when it is there."""
+        if self._measuring and not self._told_enough and self._due():
+            self._told_enough, self._end = True, clock()
+            self.tell_all("enough")
+        return self._noted.came
 
     def whole(self, timeout_s: float) -> Records:
         """From the warm-up to the Records."""
@@ -172,36 +196,52 @@ class _Run:
     def _begin_together(self) -> None:
         self._say(Progress(phase="start", seconds=0.0, ended=0, failed=0, latency_ns=np.zeros(0, np.int64)))
         self._start = clock() + _AHEAD_NS
-        self.all([{"do": "start", "instant": self._start + one.offset_ns} for one in self._before])
+        told = [{"do": "start", "instant": self._start + one.offset_ns} for one in self._before]
+        self.all(told, (), _LOOK_ANSWER_SECONDS)
 
     def _measure(self) -> None:
+        self._measuring = self._plan.kind != "open"
         while not self._partial:
             looks = self._look("measure")
             if self._over(looks):
                 break
             time.sleep(_LOOK_SECONDS)
-        self._end = clock()
+        self._measuring = False
+        if not self._told_enough:
+            self._end = clock()
 
     def _over(self, looks: Sequence[Look]) -> bool:
         """Whether the measurement is complete, or ends early."""
         plan, seconds = self._plan, (clock() - self._start) / 1e9
         if self._partial or all(look.done for look in looks):
             return True
-        if any(look.partial for look in looks):
-            # `merging` says which.
-            return True
-        ended = sum(look.ended for look in looks if look.phase == "measure")
+        for number, look in self._looks.items():
+            if look.partial and number not in self._lost:
+                self._partial = f"{self._name(number)}: {look.partial}"
+                return True
+        ended = self._answers()
         if plan.kind == "open":
             if plan.max_seconds is not None and seconds >= plan.max_seconds:
                 self._partial = f"{ended} of {len(plan.scheduled)} requests in {plan.max_seconds:g} s"
             return bool(self._partial)
-        exact = plan.kind == "offline" and plan.max_queries
-        if seconds >= plan.seconds and ended >= plan.min_queries and not exact:
-            return True
+        if not (self._told_enough or self._due()):
+            return False
         longest = plan.longest
         if seconds >= longest and ended < plan.min_queries:
             self._partial = f"{ended} of at least {plan.min_queries} requests in {longest:g} s"
-        return seconds >= longest
+        return True
+
+    def _due(self) -> bool:
+        """Whether the end of a closed or offline run is there, as far as is known."""
+        plan, seconds = self._plan, (clock() - self._start) / 1e9
+        exact = plan.kind == "offline" and plan.max_queries
+        return seconds >= plan.longest or (
+            seconds >= plan.seconds and self._answers() >= plan.min_queries and not exact
+        )
+
+    def _answers(self) -> int:
+        there = (look for number, look in self._looks.items() if number not in self._lost)
+        return sum(look.ended for look in there if look.phase == "measure")
 
     def _finish(self, timeout_s: float) -> None:
         """Wait for the end of all."""
@@ -211,7 +251,7 @@ class _Run:
             self.tell_all("interrupt")
         elif not ended:
             self.tell_all("stop")
-        elif self._plan.kind != "open":
+        elif self._plan.kind != "open" and not self._told_enough:
             self.tell_all("enough")
         until = time.monotonic() + (_INTERRUPTED_SECONDS if interrupted else timeout_s + _END_SECONDS)
         while not all(look.done for look in self._look("measure", quiet=True)):
@@ -230,8 +270,11 @@ class _Run:
         """How the generators are that are there, told on. Args: strict: raise where one is gone or fails. quiet: nobody is told."""
         asked = [None if number in self._lost else {"do": "look"} for number in range(self._count)]
         latencies = [np.zeros(0, np.int64)]
-        for number, said in enumerate(self._posts.ask(asked)):
-            if isinstance(said, holding.Lost) and not strict:
+        told = self._posts.ask(asked, (), _LOOK_ANSWER_SECONDS, self._hurry)
+        if self._noted.came:
+            self._partial = self._partial or generator.INTERRUPTED
+        for number, said in enumerate(told):
+            if isinstance(said, holding.Lost) and (self._noted.came or not strict):
                 self._lose(number, said.cause)
             elif isinstance(said, errors.TftrtError):
                 raise self._named(number, said)
@@ -240,8 +283,6 @@ class _Run:
                 if look.phase == phase:
                     latencies.append(np.frombuffer(said.content, np.int64))
         looks = [look for number, look in self._looks.items() if number not in self._lost]
-        if self._noted.came:
-            self._partial = self._partial or generator.INTERRUPTED
         if not quiet and self._say(
             Progress(
                 phase=phase,
@@ -261,7 +302,8 @@ class _Run:
     def _merged(self) -> Records:
         there = [None if number in self._lost else {"do": "part"} for number in range(self._count)]
         parts: dict[int, Part] = {}
-        for number, said in enumerate(self._posts.ask(there, seconds=_RECORDS_SECONDS)):
+        told = self._posts.ask(there, (), _RECORDS_SECONDS, self._hurry, _INTERRUPTED_SECONDS)
+        for number, said in enumerate(told):
             if isinstance(said, holding.Lost):
                 self._lose(number, said.cause)
             elif isinstance(said, errors.TftrtError):
@@ -289,10 +331,10 @@ class _Run:
         )
 
     def _after(self, number: int) -> Clock | None:
-        found = None if number in self._lost else self._clock(number)
+        found = None if number in self._lost else self._clock(number, _LOOK_ANSWER_SECONDS)
         return found if isinstance(found, Clock) else None
 
-    def _clock(self, number: int) -> Clock | errors.TftrtError:
+    def _clock(self, number: int, seconds: float) -> Clock | errors.TftrtError:
         """A generator's clock, or why it is gone."""
         trips: list[tuple[int, int, int]] = []
         begun = clock()
@@ -301,7 +343,7 @@ class _Run:
             and clock() - begun < clocks.LONG_NS
             and min(heard - asked for asked, _, heard in trips) > clocks.SHORT_NS
         ):
-            trip = self._posts.trip(number, clock)
+            trip = self._posts.trip(number, clock, seconds, self._hurry)
             if isinstance(trip, errors.TftrtError):
                 return trip
             trips.append(trip)
@@ -311,4 +353,7 @@ class _Run:
         return f"generator {number + 1} on {self._posts.posts[number].where.host}"
 
     def _named(self, number: int, error: errors.TftrtError) -> errors.TftrtError:
+        if self._noted.came and isinstance(error, holding.Lost):
+            # Nothing is measured yet, and nobody waits for it any more.
+            raise KeyboardInterrupt
         return errors.TftrtError(f"{self._name(number)}: {error.cause}", error.mend)

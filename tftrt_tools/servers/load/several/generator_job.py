@@ -13,6 +13,7 @@ from tftrt_tools.fleet.task import Said
 from tftrt_tools.servers.load import generator, load_plan
 from tftrt_tools.servers.load.load_plan import Plan, Progress, Target
 from tftrt_tools.servers.load.payload import Payload
+from tftrt_tools.servers.load.request_entries import clock
 from tftrt_tools.servers.load.run_record import Records
 from tftrt_tools.servers.load.several import travelling
 from tftrt_tools.servers.load.several.travelling import Begin, Look, Part
@@ -114,7 +115,8 @@ class _Run(generator.Together):
         return self._start
 
     def enough(self) -> bool:
-        return self._enough
+        # Told, or forgotten: what tells it may be gone.
+        return self._enough or (self._start is not None and clock() > self._start + self._plan.longest * 1e9)
 
     def interrupted(self) -> bool:
         return self._interrupted

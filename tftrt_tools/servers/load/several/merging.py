@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tftrt_tools.fleet.task import Post
 from tftrt_tools.servers.load import limits, recording
@@ -16,6 +17,9 @@ from tftrt_tools.servers.load.run_record import Generator, Records, WarmUp
 from tftrt_tools.servers.load.several import travelling
 from tftrt_tools.servers.load.several.clocks import Clock
 from tftrt_tools.servers.load.several.travelling import Part
+
+# Fewer sends of one generator tell no share of 1 %.
+_FEWEST_SENDS = 100
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,7 @@ def merged(
       run that ended early; other ones tell their own. started: the start on this machine's clock. partial: why it ended early; else the
       first generator's reason counts.
     """
+    senders = _judged(senders, plan)
     there = [(one, one.part) for one in senders if one.part]
     partial = partial or next(
         (f"{one.text()}: {part.records.partial}" for one, part in there if part.records.partial), ""
@@ -53,7 +58,36 @@ def merged(
     kept = [_cut(part, plan, length) for _, part in there]
     found = _records(there, kept, plan, payload, length, partial, started)
     rows = tuple(_row(one, plan, length, started) for one in senders)
-    return dataclasses.replace(found, limits=tuple(signs), generators=rows)
+    return dataclasses.replace(found, limits=tuple(signs), generators=rows, generator=_whose(there, kept))
+
+
+def _whose(there: Sequence[tuple[Sender, Part]], kept: Sequence[Entries]) -> npt.NDArray[np.int64]:
+    """The number of the generator of each request, in the order of `Entries.by_sent`."""
+    numbers = np.repeat(np.array([one.number for one, _ in there], np.int64), [len(own) for own in kept])
+    sent = np.concatenate([np.zeros(0, np.int64), *(own.sent_ns for own in kept)])
+    return numbers[np.argsort(sent, kind="stable")]
+
+
+def _judged(senders: Sequence[Sender], plan: Plan) -> list[Sender]:
+    """The senders; the lateness of one counts if it has enough sends for a share of them, or if the whole is late."""
+    counts = {
+        one.number: (recording.late(found, plan.kind), len(found))
+        for one in senders
+        if one.part
+        for found in [travelling.entries(one.part.records)]
+    }
+    late, sent = (sum(pair[at] for pair in counts.values()) for at in (0, 1))
+    few = [] if limits.lateness(late, sent) else [number for number, pair in counts.items() if pair[1] < _FEWEST_SENDS]
+    return [_without_lateness(one, *counts[one.number]) if one.number in few else one for one in senders]
+
+
+def _without_lateness(one: Sender, late: int, sent: int) -> Sender:
+    assert one.part
+    own = limits.lateness(late, sent)
+    kept = tuple(sign for sign in one.part.records.limits if sign not in own)
+    return dataclasses.replace(
+        one, part=dataclasses.replace(one.part, records=dataclasses.replace(one.part.records, limits=kept))
+    )
 
 
 def _length(plan: Plan, parts: Sequence[Part], length_ns: int, early: bool) -> int:

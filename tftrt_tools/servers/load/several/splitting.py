@@ -8,6 +8,9 @@ import numpy.typing as npt
 from tftrt_tools.base import errors
 from tftrt_tools.servers.load.load_plan import Plan, shared
 
+# A closed loop that nobody ends goes on for so long after its end.
+UNTOLD_SECONDS = 10.0
+
 
 def split(plan: Plan, of: int) -> list[Plan]:
     """The plan of each of `of` generators.
@@ -20,6 +23,8 @@ def split(plan: Plan, of: int) -> list[Plan]:
     check(plan.concurrency if plan.kind != "open" else len(plan.scheduled), of, plan.kind)
     if plan.max_queries is not None:
         check(plan.max_queries, of, "exact")
+    # Each ends by itself where nobody can tell it to.
+    timed = plan.kind != "open" and plan.max_seconds is None and not plan.min_queries and plan.max_queries is None
     outstanding = max(plan.max_outstanding, of)
     warming = max(plan.warm_up_concurrency, of)
     return [
@@ -30,6 +35,7 @@ def split(plan: Plan, of: int) -> list[Plan]:
             max_queries=None if plan.max_queries is None else shared(plan.max_queries, of)[number],
             # The whole load has as many, whichever generator sends them.
             min_queries=0 if plan.max_queries is None else shared(plan.max_queries, of)[number],
+            max_seconds=plan.seconds + UNTOLD_SECONDS if timed else plan.max_seconds,
             max_outstanding=shared(outstanding, of)[number],
             warm_up_concurrency=shared(warming, of)[number],
         )
