@@ -317,7 +317,7 @@ def test_the_jobs_of_kubernetes_lead_from_converted_models_to_versions(zoo_model
     shutil.copytree(zoo_model("digits_cnn"), tmp_path / "originals/digits")
     for kind in KINDS:
         shutil.copytree(model, tmp_path / "work/digits-by-gpu" / kind)
-    (tmp_path / "build-digits.json").write_text('{"complete": true}')
+    (tmp_path / "build-digits.json").write_text('{"complete": true, "others": []}')
     here = {"/models": str(tmp_path), '"$TFTRT_SERVER"': "tftrt/serving:2.14.1"}
     ran = []
     for line in scripts("kubernetes/3-build.yaml", "kuberay/2-compare.yaml", "kuberay/3-publish.yaml"):

@@ -244,7 +244,7 @@ def volume(tmp_path):
     """What a run whose kinds are all good has left for `publish`."""
     for name in reports():
         (tmp_path / name.removeprefix("/models/")).write_text('{"outcome": "pass"}')
-    (tmp_path / "build-digits.json").write_text('{"complete": true}')
+    (tmp_path / "build-digits.json").write_text('{"complete": true, "others": []}')
     (tmp_path / "work/digits-by-gpu/T4").mkdir(parents=True)
     return tmp_path
 
@@ -267,7 +267,7 @@ def test_nothing_is_published_where_a_comparison_did_not_pass(volume, kind, text
     assert ran(jobs()[-1], volume) == (errors.EXIT_CHECK, [])
 
 
-@pytest.mark.parametrize("text", [None, '{"complete": false}'])
+@pytest.mark.parametrize("text", [None, '{"complete": false, "others": []}', '{"complete": true, "others": ["A10G"]}'])
 def test_nothing_is_published_where_a_kind_is_not_built(volume, text):
     report = volume / values(entrypoint())["json"].removeprefix("/models/")
     report.unlink() if text is None else report.write_text(text)
