@@ -12,12 +12,13 @@ _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step that runs something. job: its name. env: the variables that the workflow sets. run: the text. condition: its `if`, or ""."""
+    """A step that runs something. job: its name. env: the variables that the workflow sets. run: the text. condition: its `if`, or "". name: its id, or ""."""
 
     job: str
     env: dict
     run: str
     condition: str = ""
+    name: str = ""
 
     def expanded(self):
         """The text with the variables that are known in their place."""
@@ -41,7 +42,7 @@ def steps(document, known):
                 if "run" in step:
                     env = document.get("env", {}) | job.get("env", {}) | step.get("env", {})
                     env = {key: _filled(value, here) for key, value in env.items()}
-                    yield Step(name, env, step["run"], step.get("if", ""))
+                    yield Step(name, env, step["run"], step.get("if", ""), step.get("id", ""))
 
 
 def _filled(value, known):

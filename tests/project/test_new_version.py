@@ -47,8 +47,9 @@ def steps(**changed):
 
 
 def lines(step):
-    """Its lines of `tftrt`, as words."""
-    return [shlex.split(line) for line in step.expanded().splitlines() if line.startswith("tftrt ")]
+    """Its lines of `tftrt`, as words, without what notes the exit code."""
+    found = [line.strip().removesuffix(" || code=$?") for line in step.expanded().replace("\\\n", " ").splitlines()]
+    return [shlex.split(line) for line in found if line.startswith("tftrt ")]
 
 
 def page_lines(command):
@@ -118,6 +119,78 @@ def test_a_job_waits_for_those_whose_work_it_uses_and_no_job_waits_for_ever():
         assert tuple(jobs[name]["strategy"]["matrix"]["gpu"]) == KINDS
     (build,) = (argv for step in steps() for argv in lines(step) if argv[1] == "build")
     assert f"--gpu_types={','.join(KINDS)}" in build
+
+
+def regressions():
+    return [step for step in steps() if any(argv[1] == "regress" for argv in lines(step))]
+
+
+@pytest.mark.parametrize(
+    ("codes", "code", "tries"),
+    [
+        ((errors.EXIT_DONE,), 0, 1),
+        ((errors.EXIT_UNSURE, errors.EXIT_DONE), 0, 2),
+        ((errors.EXIT_FAILED, errors.EXIT_DONE), 0, 2),
+        ((errors.EXIT_UNSURE, errors.EXIT_UNSURE), 4, 2),
+        ((errors.EXIT_FAILED, errors.EXIT_CHECK), 3, 2),
+        ((errors.EXIT_CHECK,), 3, 1),
+        ((errors.EXIT_USAGE,), 2, 1),
+        ((137,), 137, 1),
+    ],
+)
+def test_a_comparison_is_repeated_once_where_the_page_says_so(codes, code, tries, tmp_path):
+    assert len(regressions()) == 2 * len(KINDS)
+    (tmp_path / "tftrt").write_text(
+        '#!/bin/sh\necho "$@" >> "$HERE/tries"\nexit $(sed -n "$(wc -l < "$HERE/tries")p" "$HERE/codes")\n'
+    )
+    (tmp_path / "tftrt").chmod(0o755)
+    (tmp_path / "codes").write_text("".join(f"{one}\n" for one in codes))
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    for step in regressions():
+        (tmp_path / "tries").unlink(missing_ok=True)
+        env = {**os.environ, **step.env, "PATH": path, "HERE": str(tmp_path)}
+        # As GitHub starts it.
+        done = subprocess.run(["bash", "-e", "-c", step.run], env=env, check=False)
+        begun = (tmp_path / "tries").read_text().splitlines()
+        assert (done.returncode, len(begun)) == (code, tries)
+        assert all(shlex.split(one) == lines(step)[0][1:] for one in begun)
+
+
+def taken_back(promoted, compared, job):
+    """Whether the workflow takes a canary back. Args: outcomes of the two steps; status of the job so far."""
+    (condition,) = {step.condition for step in steps() if any(argv[1] == "rollback" for argv in lines(step))}
+    text = re.fullmatch(r"\$\{\{ (.*) \}\}", condition)[1]
+    for name, outcome in (("promote", promoted), ("regress", compared)):
+        text = text.replace(f"steps.{name}.outcome", repr(outcome))
+    text = text.replace("always()", "True").replace("failure()", str(job == "failure"))
+    for one, other in (("&&", "and"), ("||", "or")):
+        text = text.replace(one, other)
+    return eval(text, {"__builtins__": {}})
+
+
+@pytest.mark.parametrize(
+    ("promoted", "compared", "job", "back"),
+    [
+        ("success", "success", "success", False),
+        # Only the upload failed.
+        ("success", "success", "failure", False),
+        ("success", "failure", "failure", True),
+        ("success", "cancelled", "cancelled", True),
+        ("success", "skipped", "cancelled", True),
+        ("failure", "skipped", "failure", False),
+        ("skipped", "skipped", "cancelled", False),
+    ],
+)
+def test_a_canary_that_was_not_seen_to_pass_is_taken_back(promoted, compared, job, back):
+    assert taken_back(promoted, compared, job) is back
+
+
+def test_there_is_time_to_take_a_canary_back():
+    job = workflows.read(WORKFLOW)["jobs"]["canary"]
+    assert {step.name for step in steps() if step.job == "canary"} == {"promote", "regress", ""}
+    limits = [step["timeout-minutes"] for step in job["steps"] if "timeout-minutes" in step]
+    # `promote` may wait for ten.
+    assert len(limits) == 2 and 10 + sum(limits) < job["timeout-minutes"]
 
 
 def test_what_a_step_reads_an_earlier_one_has_made():
@@ -317,6 +390,7 @@ def test_the_jobs_of_kubernetes_lead_from_converted_models_to_versions(zoo_model
     shutil.copytree(zoo_model("digits_cnn"), tmp_path / "originals/digits")
     for kind in KINDS:
         shutil.copytree(model, tmp_path / "work/digits-by-gpu" / kind)
+    (tmp_path / "build-digits.json").write_text('{"complete": true, "others": []}')
     here = {"/models": str(tmp_path), '"$TFTRT_SERVER"': "tftrt/serving:2.14.1"}
     ran = []
     for line in scripts("kubernetes/3-build.yaml", "kuberay/2-compare.yaml", "kuberay/3-publish.yaml"):

@@ -3,6 +3,7 @@ whether the three steps fit together. How a RayJob becomes pods was read in Kube
 
 import copy
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.example_flags import check_flags_elsewhere
+from tests.pages import blocks
 from tftrt_tools.base import errors
 from tftrt_tools.fleet import place
 from tftrt_tools.servers.serving.publishing import nodes
@@ -73,9 +75,14 @@ def entrypoint():
     return shlex.split(rayjob()["spec"]["entrypoint"])
 
 
-def lines(job):
+def script(job):
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    return [shlex.split(line) for line in container["args"][0].splitlines()]
+    return container["args"][0]
+
+
+def lines(job):
+    """Its lines of `tftrt`, as words."""
+    return [shlex.split(line) for line in script(job).splitlines() if line.startswith("tftrt ")]
 
 
 def values(argv):
@@ -202,13 +209,116 @@ def test_every_job_runs_commands_that_exist_and_waits_and_ends_at_what_no_try_me
         for argv in lines(job):
             check_flags_elsewhere([word.replace("$TFTRT_SERVER", "tftrt/serving:2.14.1") for word in argv])
         assert job["spec"]["suspend"] and job["spec"]["backoffLimit"] == 1
+        # The page's lines wait until a job has ended, and have no limit of their own.
+        assert job["spec"]["activeDeadlineSeconds"] == 3600
         (rule,) = job["spec"]["podFailurePolicy"]["rules"]
         assert rule["action"] == "FailJob"
         assert rule["onExitCodes"] == {"operator": "In", "values": [errors.EXIT_USAGE, errors.EXIT_CHECK]}
     (publish,) = lines(jobs()[-1])
     assert publish[:3] == ["tftrt", "publish", values(entrypoint())["output_saved_model_dir"]]
+    assert all(path in script(jobs()[-1]).split() for path in (values(entrypoint())["json"], *reports()))
     (server,) = (one for one in yaml.safe_load_all((ROOT / "serving/kubernetes/2-config.yaml").read_text()))
     assert values(publish)["base_path"] + "/" in server["data"]["models.config"]
+
+
+def reports():
+    """Where the compare jobs write, by their lines."""
+    return [values(lines(job)[1])["json"] for job in documents("2-compare.yaml")]
+
+
+def ran(job, folder, fails=""):
+    """Run a job's script with `folder` in the place of the volume. A `tftrt` that only says what it was asked, and fails at a command, has
+    the place of the real one. Returns: the exit code, the commands that began."""
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin/tftrt").write_text(f'#!/bin/sh\necho "$1" >> {folder}/commands\n[ "$1" != "{fails}" ]\n')
+    (folder / "bin/tftrt").chmod(0o755)
+    (folder / "commands").write_text("")
+    env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "TFTRT_SERVER": "x"}
+    text = script(job).replace("/models/", f"{folder}/")
+    done = subprocess.run(["/bin/sh", "-euc", text], env=env, capture_output=True, check=False)
+    return done.returncode, (folder / "commands").read_text().split()
+
+
+@pytest.fixture
+def volume(tmp_path):
+    """What a run whose kinds are all good has left for `publish`."""
+    for name in reports():
+        (tmp_path / name.removeprefix("/models/")).write_text('{"outcome": "pass"}')
+    (tmp_path / "build-digits.json").write_text('{"complete": true, "others": []}')
+    (tmp_path / "work/digits-by-gpu/T4").mkdir(parents=True)
+    return tmp_path
+
+
+def test_what_passed_is_published_once(volume):
+    assert ran(jobs()[-1], volume) == (0, ["publish"])
+    assert not (volume / "work/digits-by-gpu").exists()
+
+
+def test_what_could_not_be_published_stays(volume):
+    assert ran(jobs()[-1], volume, fails="publish") == (1, ["publish"])
+    assert (volume / "work/digits-by-gpu/T4").exists()
+
+
+@pytest.mark.parametrize("text", [None, '{"outcome": "fail"}', '{"outcome": "cannot tell"}', "", "{}"])
+@pytest.mark.parametrize("kind", range(2))
+def test_nothing_is_published_where_a_comparison_did_not_pass(volume, kind, text):
+    report = volume / reports()[kind].removeprefix("/models/")
+    report.unlink() if text is None else report.write_text(text)
+    assert ran(jobs()[-1], volume) == (errors.EXIT_CHECK, [])
+
+
+@pytest.mark.parametrize("text", [None, '{"complete": false, "others": []}', '{"complete": true, "others": ["A10G"]}'])
+def test_nothing_is_published_where_a_kind_is_not_built(volume, text):
+    report = volume / values(entrypoint())["json"].removeprefix("/models/")
+    report.unlink() if text is None else report.write_text(text)
+    assert ran(jobs()[-1], volume) == (errors.EXIT_CHECK, [])
+
+
+@pytest.mark.parametrize("fails", ["verify", "regress"])
+def test_a_comparison_that_fails_leaves_no_report_of_an_earlier_run(volume, fails):
+    for job, report in zip(documents("2-compare.yaml"), reports(), strict=True):
+        code, _ = ran(job, volume, fails)
+        assert code and not (volume / report.removeprefix("/models/")).exists()
+
+
+# As kubectl, with the state of each job as a file. What it resumes is a line of `resumed`.
+KUBECTL = """#!/bin/sh
+cd {folder}
+case "$1 $2" in
+"get rayjob/"*) cat build ;;
+"get job/"*) cat "${{2#job/}}" ;;
+"wait job/"*) grep -q Complete "${{2#job/}}" ;;
+"patch "*) for one; do case $one in job/*) echo "${{one#job/}}" >> resumed ;; esac; done ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "t4", "l4", "resumed"),
+    [
+        ("SUCCEEDED", "Complete", "Suspended SuccessCriteriaMet Complete", 3),
+        ("FAILED", "Complete", "Complete", 0),
+        ("", "Complete", "Complete", 0),
+        ("SUCCEEDED", "Failed", "Complete", 2),
+        ("SUCCEEDED", "Complete", "Suspended FailureTarget Failed", 2),
+    ],
+)
+def test_the_first_failure_ends_the_lines_of_the_page(build, t4, l4, resumed, tmp_path):
+    (block,) = (one for one in blocks("docs/new_version.md") if "rayjob/" in one.text)
+    for name, text in {
+        "build": build,
+        "compare-digits-t4": t4,
+        "compare-digits-l4": l4,
+        "resumed": "",
+        "kubectl": KUBECTL.format(folder=tmp_path),
+    }.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "kubectl").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", block.text], env=env, capture_output=True, timeout=60, check=False)
+    names = [job["metadata"]["name"] for job in jobs()]
+    assert (tmp_path / "resumed").read_text().split() == names[:resumed]
+    assert (done.returncode == 0) == (resumed == len(names))
 
 
 def test_every_container_is_confined_and_has_what_it_mounts():

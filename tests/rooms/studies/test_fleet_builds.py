@@ -1,10 +1,14 @@
 """`tftrt build --on`: the model travels to each kind of GPU, and comes back whole. On machines whose GPUs are counted and are none, what is
 built is a model without engines."""
 
+import contextlib
+import dataclasses
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
+import types
 from xml.etree import ElementTree
 
 import jsonschema
@@ -15,8 +19,12 @@ from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tests.fleet_results import kind, result
 from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _output, build
+from tftrt_tools.fleet import content
 from tftrt_tools.fleet.place import parse
+from tftrt_tools.fleet.task import Outcome
 from tftrt_tools.models.savedmodel import files, passport
+from tftrt_tools.servers.serving.publishing import several
 from tftrt_tools.studies.fleet_builds import building, junit
 from tftrt_tools.studies.fleet_builds.building import Asked, Built, FleetBuild
 
@@ -100,6 +108,89 @@ def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says,
 def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, converted, tftrt):
     model = converted("digits_cnn", "--precision_mode=FP16")
     assert_clear(tftrt("build", model, "--shapes=image:1x8x8x1", *flags), 2, says)
+
+
+@pytest.fixture
+def fleet(monkeypatch):
+    """A fleet that is none. Returns: {kind: its model, "" where it fails}, to be filled."""
+    models = {}
+
+    @contextlib.contextmanager
+    def opened(place):
+        yield types.SimpleNamespace(nodes=dict)
+
+    def run(fleet, tasks, *_):
+        for one in tasks:
+            if models[one.name]:
+                said = Built(complete=True, text=(), made={})
+                yield Outcome(task=one, status="done", tries=1, answer=said, output=content.pack(models[one.name]))
+            else:
+                yield Outcome(task=one, status="failed", tries=1, error=errors.TftrtError("no memory", "free some"))
+
+    monkeypatch.setattr(building.session, "opened", opened)
+    monkeypatch.setattr(building.running, "run", run)
+    return models
+
+
+def built(model, out, *kinds, overwrite=True):
+    return building.everywhere(str(model), str(out), STRIPPED, parse("ray://h:1"), kinds, overwrite=overwrite)
+
+
+def test_a_kind_that_fails_leaves_no_model_of_an_earlier_run_in_its_place(converted, fleet, tmp_path):
+    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    fleet |= {"T4": model, "L4": model}
+    assert built(model, out, "T4", "L4").of_before() == ()
+    for _ in range(2):
+        # The second time there is another one to be moved away.
+        fleet["L4"] = ""
+        done = built(model, out, "T4", "L4")
+        moved = str(out / ".before/L4")
+        assert [(one.complete, one.before) for one in done.kinds] == [(True, ""), (False, moved)]
+        assert done.text()[-2] == f"L4: the model of an earlier run is now {moved}"
+        assert several.kinds(str(out)) == {"T4": str(out / "T4")} and files.is_saved_model(moved)
+        jsonschema.validate(json.loads(done.to_json()), json.loads(FLEET_BUILD.read_text()))
+        # Nothing is left to be moved.
+        done = built(model, out, "T4", "L4")
+        assert done.kinds[1].before == "" and files.is_saved_model(moved)
+        fleet["L4"] = model
+        assert built(model, out, "T4", "L4").complete
+
+
+def test_a_model_that_cannot_be_moved_away_is_named(converted, fleet, tmp_path):
+    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    fleet |= {"T4": model}
+    built(model, out, "T4")
+    (out / ".before").write_text("mine")
+    fleet["T4"] = ""
+    (kind,) = built(model, out, "T4").kinds
+    assert kind.before == "" and kind.cause == f"no memory; the model of an earlier run is still there: {out / 'T4'}"
+
+
+def test_what_appears_meanwhile_is_not_moved_without_overwrite(converted, fleet, monkeypatch, tmp_path):
+    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+
+    def run(fleet, tasks, *_):
+        shutil.copytree(model, out / "T4")
+        yield Outcome(task=tasks[0], status="failed", tries=1, error=errors.TftrtError("no memory", "free some"))
+
+    monkeypatch.setattr(building.running, "run", run)
+    (kind,) = built(model, out, "T4", overwrite=False).kinds
+    assert (kind.before, kind.cause) == ("", "no memory") and files.is_saved_model(out / "T4")
+
+
+def test_kinds_that_were_not_asked_for_stay_and_are_named(converted, fleet, tmp_path):
+    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    fleet |= {"T4": model, "L4": model}
+    built(model, out, "T4", "L4")
+    done = built(model, out, "T4")
+    assert done.complete and done.others == ("L4",) and several.kinds(str(out)).keys() == {"T4", "L4"}
+    assert done.of_before() == (f"not of this run, and `tftrt publish {out}` takes them too: L4",)
+
+
+def test_the_command_tells_of_earlier_runs(capsys):
+    build._print_kinds(_output.console(None), dataclasses.replace(result(kind("T4", before="/x")), others=("L4",)))
+    said = capsys.readouterr().out
+    assert "T4: the model of an earlier run is now /x" in said and "takes them too: L4" in said
 
 
 def test_junit_has_a_case_for_each_kind():

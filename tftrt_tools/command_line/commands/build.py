@@ -351,6 +351,8 @@ def _print_kinds(console: Console, done: FleetBuild) -> None:
             console.print(f"    {one.mend}", soft_wrap=True)
         for line in one.built.text if one.built and not one.built.complete else ():
             console.print(f"  {one.gpu_type}: {line}", soft_wrap=True)
+    for line in done.of_before():
+        console.print(f"  {line}", soft_wrap=True)
     console.print(done.summary(), soft_wrap=True)
 
 

@@ -1,7 +1,8 @@
 """Builds a model for several kinds of GPU, each on a machine of a fleet that has one. No TensorFlow here, and no Ray until it begins.
 
 An engine belongs to the kind of GPU that built it. So each kind is a task that needs no other: the model travels there, and comes back
-with its engines, beside those of the other kinds: OUTPUT/T4, OUTPUT/L4. Each is put in its place whole as it comes.
+with its engines, beside those of the other kinds: OUTPUT/T4, OUTPUT/L4. Each is put in its place whole as it comes. Where a kind fails,
+what an earlier run left there goes to OUTPUT/.before, so that nobody takes it for a new one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import shutil
 import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +24,9 @@ from tftrt_tools.fleet.place import SECONDS, Place
 from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
 from tftrt_tools.models.backends.protocol import Changes
 from tftrt_tools.models.savedmodel import files, passport, staging
+
+# `publish` takes no name with a dot for a kind.
+BEFORE = ".before"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ def build() -> Callable[[Given], Built]:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KindBuilt(records.Record):
     """The build for one kind of GPU. output: its directory, "" where none was written. cause, mend: where it is not done. built: what the
-    machine said of it."""
+    machine said of it. before: where the model of an earlier run is now that was in its place, "" for none."""
 
     gpu_type: str
     status: Status
@@ -66,6 +71,7 @@ class KindBuilt(records.Record):
     cause: str = ""
     mend: str = ""
     built: Built | None = None
+    before: str = ""
 
     written_too: typing.ClassVar[tuple[str, ...]] = ("complete",)
 
@@ -78,7 +84,7 @@ class KindBuilt(records.Record):
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class FleetBuild(passport.Stamped, results.Result):
     """A model for several kinds of GPU. model, output: absolute paths. on: the fleet. content_digest: of what travelled. seconds: wall
-    time."""
+    time. others: what else is in output, such as kinds of an earlier run that were not asked for."""
 
     model: str
     output: str
@@ -87,6 +93,7 @@ class FleetBuild(passport.Stamped, results.Result):
     content_digest: str
     kinds: tuple[KindBuilt, ...]
     seconds: float = records.field(digits=2, default=0.0)
+    others: tuple[str, ...] = ()
 
     document: typing.ClassVar[str] = "fleet build"
     written_too: typing.ClassVar[tuple[str, ...]] = ("complete",)
@@ -103,7 +110,18 @@ class FleetBuild(passport.Stamped, results.Result):
 
     def text(self) -> tuple[str, ...]:
         """Lines for people."""
-        return (*(f"{one.gpu_type}: {one.cause or one.status}" for one in self.kinds), self.summary())
+        return (
+            *(f"{one.gpu_type}: {one.cause or one.status}" for one in self.kinds),
+            *self.of_before(),
+            self.summary(),
+        )
+
+    def of_before(self) -> tuple[str, ...]:
+        """A line for each model of an earlier run that was moved away, and one for what else is there."""
+        moved = [f"{one.gpu_type}: the model of an earlier run is now {one.before}" for one in self.kinds if one.before]
+        if self.others:
+            moved.append(f"not of this run, and `tftrt publish {self.output}` takes them too: {', '.join(self.others)}")
+        return tuple(moved)
 
 
 def everywhere(
@@ -156,6 +174,7 @@ def everywhere(
         content_digest=packed.digest,
         kinds=tuple(kinds[kind] for kind in types),
         seconds=time.monotonic() - began,
+        others=_others(output, types),
     )
 
 
@@ -199,7 +218,37 @@ def _placed(outcome: Outcome, target: pathlib.Path, overwrite: bool) -> KindBuil
         except errors.TftrtError as refused:
             error = refused
         facts = dataclasses.replace(facts, status="failed")
-    return dataclasses.replace(facts, cause=error.cause, mend=error.mend)
+    before = _moved(target) if overwrite else ""
+    if overwrite and not before and _is_model(target):
+        error = errors.TftrtError(f"{error.cause}; the model of an earlier run is still there: {target}", error.mend)
+    return dataclasses.replace(facts, cause=error.cause, mend=error.mend, before=before)
+
+
+def _moved(target: pathlib.Path) -> str:
+    """Move the model of an earlier run away from the place of a kind that failed. It takes the place of the one that was moved before.
+    Returns: where it is, "" where there is none or the system refuses."""
+    if not _is_model(target):
+        return ""
+    place = target.parent / BEFORE / target.name
+    try:
+        place.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(place)
+        os.rename(target, place)
+    except OSError:
+        return ""
+    return str(place)
+
+
+def _is_model(target: pathlib.Path) -> bool:
+    return files.is_saved_model(target) or files.is_plan(target)
+
+
+def _others(output: str, kinds: Sequence[str]) -> tuple[str, ...]:
+    """What is in the directory beside these kinds."""
+    folder = pathlib.Path(output)
+    there = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+    return tuple(sorted(one for one in there if not one.startswith(".") and one not in kinds))
 
 
 @contextlib.contextmanager
