@@ -64,11 +64,9 @@ def test_the_report_tells_of_each_what_its_kind_tells(matrix, graph, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "flags", [[], ["--data=rows.npz", "--shapes=x:1x3", "--accuracy=snr_db:threshold=20", "--work_dir=none"]]
-)
-def test_tune_refuses_what_is_not_converted_before_anything_else(matrix, graph, capsys, flags, tmp_path, monkeypatch):
+def test_tune_refuses_what_is_not_converted_before_anything_else(matrix, graph, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    flags = ["--data=rows.npz", "--shapes=x:1x3", "--accuracy=snr_db:threshold=20", "--work_dir=none"]
     for model, why in (
         (matrix, "cannot be converted (matrix): a matrix is no TensorFlow model"),
         (graph(), "m.onnx: it is an ONNX file, and TF-TRT takes TensorFlow models"),

@@ -201,7 +201,6 @@ def test_an_interrupt_shows_what_was_measured_and_leaves_no_process(null, number
         (["--on=local", "--generators=0"], "--generators=0"),
         (["--on=nowhere"], "--on=nowhere is no place"),
         (["--on=ray://head"], "--on=ray://head is no place"),
-        (["--on=local", "--generators=100000", "--concurrency=100000"], "--generators=100000: this machine is given"),
     ],
 )
 def test_generators_without_a_place_and_places_that_are_none_are_refused(flags, says, tftrt):
@@ -212,6 +211,7 @@ def test_generators_without_a_place_and_places_that_are_none_are_refused(flags, 
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
+        (["--on=local", "--generators=100000", "--concurrency=100000"], "--generators=100000: this machine is given"),
         (["--on=local", "--generators=2"], "--generators=2: 1 request under way, fewer than one for each"),
         (["--on=local", "--generators=3", "--concurrency=4,2"], "--generators=3: 2 requests under way"),
         (["--on=local", "--generators=5", "--scenario=offline"], "--generators=5: 4 requests under way"),

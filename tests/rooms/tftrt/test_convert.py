@@ -352,7 +352,7 @@ def test_paths_that_can_never_work(tftrt, zoo_model, tmp_path):
         assert_clear(convert(tftrt, given, tmp_path / target, cwd=tmp_path), code, says)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "text.keras"]
     for flags, says in (
-        ((), "--input_saved_model_dir is missing"),
+        ((), "--input_saved_model_dir and --output_saved_model_dir are missing"),
         ((f"--input_saved_model_dir={source}",), "--output_saved_model_dir is missing"),
     ):
         assert_clear(tftrt("convert", *flags), 2, says)
