@@ -171,7 +171,7 @@ def _exports(model, options):
             "export",
             source,
             f"--output={place}",
-            f"--precision_mode={precision}",
+            f"--precision={precision}",
             "--allow_constant_outputs",
             *(
                 [f"--data={maker.part(options.folder, model, 'rows.npz')}", f"--data_rows={_ROWS}"]
@@ -217,9 +217,9 @@ def _builds(model, options):
         words = [
             "convert",
             "--backend=tensorrt",
-            f"--input_saved_model_dir={source}",
-            f"--output_saved_model_dir={place}",
-            f"--precision_mode={precision}",
+            f"--model={source}",
+            f"--output={place}",
+            f"--precision={precision}",
             *shapes,
         ]
         yield Ranked(Step("convert", f"plan {precision}", tuple(words), makes=place), (source,))
@@ -227,13 +227,7 @@ def _builds(model, options):
         yield Ranked(Step("verify", f"plan {precision}", tuple(words), needs=place), (place,))
     if model.kind == CORPUS:
         place = _place(model, options, TFTRT)
-        words = [
-            "convert",
-            f"--input_saved_model_dir={options.folder / model.name}",
-            f"--output_saved_model_dir={place}",
-            "--precision_mode=FP16",
-            *shapes,
-        ]
+        words = ["convert", f"--model={options.folder / model.name}", f"--output={place}", "--precision=FP16", *shapes]
         yield Ranked(Step("convert", TFTRT, tuple(words), makes=place), (file(options.folder, model, "FP32"),))
 
 

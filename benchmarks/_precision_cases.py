@@ -165,7 +165,7 @@ def tuned_settings(flags):
 
     from tftrt_tools.command_line.commands import _flags, convert
 
-    values, _ = _flags.parse("convert", convert, ["--precision_mode=INT8", *shlex.split(flags)])
+    values, _ = _flags.parse("convert", convert, ["--precision=INT8", *shlex.split(flags)])
     return convert.read_settings(values)
 
 

@@ -90,9 +90,9 @@ def make(one, output, work, method):
     partial.mkdir(parents=True)
     said = {
         "fp32": [],
-        "fp16": ["--precision_mode=FP16"],
+        "fp16": ["--precision=FP16"],
         "qdq": [
-            "--precision_mode=INT8",
+            "--precision=INT8",
             f"--calibration_data={one.calibration}",
             f"--calibration_method={method}",
             f"--output_table={partial / 'ranges.json'}",

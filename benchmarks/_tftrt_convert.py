@@ -16,14 +16,7 @@ def convert(source, output, precision):
 
     said, start = [("start", 0.0)], time.perf_counter()
     with progress.listening(lambda text, *_: said.append((text, time.perf_counter() - start))):
-        code = cli.main(
-            [
-                "convert",
-                f"--input_saved_model_dir={source}",
-                f"--output_saved_model_dir={output}",
-                f"--precision_mode={precision}",
-            ]
-        )
+        code = cli.main(["convert", f"--model={source}", f"--output={output}", f"--precision={precision}"])
     if code:
         sys.exit(code)
     return [*said, ("end", time.perf_counter() - start)]

@@ -61,7 +61,7 @@ SETTINGS = (
     Setting("TF_TRT_ENABLE_LAYOUT_OPTIMIZER=0", env=(("TF_TRT_ENABLE_LAYOUT_OPTIMIZER", "0"),)),
     Setting("TF_TRT_FIXED_ALGORITHM_ID=0", env=(("TF_TRT_FIXED_ALGORITHM_ID", "0"),)),
     Setting("NVIDIA_TF32_OVERRIDE=0", env=(("NVIDIA_TF32_OVERRIDE", "0"),)),
-    Setting("verbose log (--layers)", ("--layers",)),
+    Setting("verbose log (--layer_precisions)", ("--layer_precisions",)),
 )
 
 
@@ -189,9 +189,9 @@ def _built(setting, model, name, shapes, workdir, precision, end):
         "-m",
         "tftrt_tools",
         "convert",
-        f"--input_saved_model_dir={model}",
-        f"--output_saved_model_dir={folder / 'out'}",
-        f"--precision_mode={precision}",
+        f"--model={model}",
+        f"--output={folder / 'out'}",
+        f"--precision={precision}",
         f"--shapes={name}:{','.join(wanted)}",
         "--noengine_cache",
         f"--log_file={folder / 'log'}",
@@ -228,7 +228,9 @@ def _built(setting, model, name, shapes, workdir, precision, end):
         "engine_mb": round(sum(one["bytes"] for one in built) / 1e6, 2),
         "peak_mb": round(max(one["peak_memory_bytes"] or 0 for one in built) / 1e6, 1),
         "log_mb": round(log.stat().st_size / 1e6, 2),
-        "sparse": sum(len(line.split(",")) for line in sparse if line.strip()) if "--layers" in setting.flags else None,
+        "sparse": sum(len(line.split(",")) for line in sparse if line.strip())
+        if "--layer_precisions" in setting.flags
+        else None,
     }
 
 

@@ -59,7 +59,7 @@ CASES = (
         "fallback",
         "fallback",
         "products",
-        ("--precision_mode=FP16", "--shapes=features:1024x64,8192x64"),
+        ("--precision=FP16", "--shapes=features:1024x64,8192x64"),
         "features:1024x64,4096x64,8192x64",
         "4096x64",
     ),
@@ -67,21 +67,21 @@ CASES = (
         "many engines",
         "many-engines",
         "long_chain",
-        ("--precision_mode=FP16", "--shapes=features:256x256", "--keep_native_ops=Relu", "--minimum_segment_size=1"),
+        ("--precision=FP16", "--shapes=features:256x256", "--keep_native_ops=Relu", "--minimum_segment_size=1"),
         "features:256x256",
     ),
     Case(
         "range",
         "range",
         "many_products",
-        ("--precision_mode=FP16", "--shapes=features:min=1x64,max=8192x64"),
+        ("--precision=FP16", "--shapes=features:min=1x64,max=8192x64"),
         "features:1x64",
     ),
     Case(
         "batch 1",
         "small-batch",
         "chain",
-        ("--precision_mode=FP16", "--shapes=features:1x256,256x256"),
+        ("--precision=FP16", "--shapes=features:1x256,256x256"),
         "features:1x256,256x256",
         "(features 1x256)",
     ),
@@ -89,7 +89,7 @@ CASES = (
         "float input",
         "inputs",
         "pictures",
-        ("--precision_mode=FP16", "--shapes=image:1x224x224x3,32x224x224x3"),
+        ("--precision=FP16", "--shapes=image:1x224x224x3,32x224x224x3"),
         "image:1x224x224x3,32x224x224x3",
         "32x224x224x3",
     ),
@@ -97,11 +97,11 @@ CASES = (
         "precision",
         "precision",
         "products",
-        ("--precision_mode=INT8", "--shapes=features:8192x64", "--high_precision_nodes=.*"),
+        ("--precision=INT8", "--shapes=features:8192x64", "--high_precision_nodes=.*"),
         "features:8192x64",
         calibrate=True,
     ),
-    Case("healthy", "", "products", ("--precision_mode=FP16", "--shapes=features:8192x64"), "features:8192x64"),
+    Case("healthy", "", "products", ("--precision=FP16", "--shapes=features:8192x64"), "features:8192x64"),
 )
 
 
@@ -239,12 +239,7 @@ def _make(case, options, end):
         _models.command("-c", code, gpu=False)
     calibration = [f"--calibration_data={folder / 'rows.npz'}", "--calibration_method=max"] if case.calibrate else []
     _tftrt(
-        end,
-        "convert",
-        f"--input_saved_model_dir={folder / 'original'}",
-        f"--output_saved_model_dir={folder / 'converted'}",
-        *case.flags,
-        *calibration,
+        end, "convert", f"--model={folder / 'original'}", f"--output={folder / 'converted'}", *case.flags, *calibration
     )
     again = f"--flagfile={folder / 'converted/assets.extra/tftrt/convert.flags'}"
     # As the diagnosis proposes it: the shapes that have engines, then the one that has none.
@@ -260,7 +255,7 @@ def _make(case, options, end):
         "precision": ("convert", again, "--high_precision_nodes="),
     }.get(case.wanted)
     if mended:
-        _tftrt(end, *mended, f"--output_saved_model_dir={folder / 'mended'}")
+        _tftrt(end, *mended, f"--output={folder / 'mended'}")
 
 
 def _tftrt(end, *words):

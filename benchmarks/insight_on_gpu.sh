@@ -22,10 +22,10 @@ left() { echo $((seconds - SECONDS - 5)); }
 
 convert() {  # convert NAME MODEL FLAGS
   [ -d "$2" ] && [ ! -d "$output/$1" ] || return 0
-  timeout "$(left)" "$python" -m tftrt_tools convert --input_saved_model_dir="$2" --output_saved_model_dir="$output/$1" "${@:3}" \
+  timeout "$(left)" "$python" -m tftrt_tools convert --model="$2" --output="$output/$1" "${@:3}" \
     > "$output/logs/convert-$1.log" 2>&1 || echo "convert $1 ended with $?"
 }
-int8() { convert "$1" "$2" --precision_mode=INT8 --calibration_data="$3" --calibration_method=max "${@:4}"; }
+int8() { convert "$1" "$2" --precision=INT8 --calibration_data="$3" --calibration_method=max "${@:4}"; }
 profile() {  # profile NAME ORIGINAL
   [ -d "$output/$1" ] && [ "$(left)" -gt 30 ] || return 0
   timeout "$(left)" "$python" -m tftrt_tools profile "$output/$1" --original="$2" --html="$output/$1.html" --json="$output/$1.json" \
@@ -47,14 +47,14 @@ case $step in
     CUDA_VISIBLE_DEVICES=-1 "$python" -m saved_models resnet50 mobilenet_v2 bert_encoder --output="$zoo" > "$output/logs/zoo.log" 2>&1
     "$python" -c "import numpy as np; np.savez('$output/pictures.npz', image=np.random.default_rng(0).random((64, 224, 224, 3), np.float32))"
     ids='input_ids:8x128;input_mask:8x128'
-    convert resnet_fp16 "$zoo/resnet50" --precision_mode=FP16 --shapes="image:1x$picture,32x$picture" &
+    convert resnet_fp16 "$zoo/resnet50" --precision=FP16 --shapes="image:1x$picture,32x$picture" &
     int8 resnet_int8 "$zoo/resnet50" "$output/pictures.npz" --shapes="image:32x$picture" &
-    convert mobilenet_fp16 "$zoo/mobilenet_v2" --precision_mode=FP16 --shapes="image:1x$picture,32x$picture" &
-    convert encoder_fp16 "$zoo/bert_encoder" --precision_mode=FP16 --shapes="$ids" &
+    convert mobilenet_fp16 "$zoo/mobilenet_v2" --precision=FP16 --shapes="image:1x$picture,32x$picture" &
+    convert encoder_fp16 "$zoo/bert_encoder" --precision=FP16 --shapes="$ids" &
     if [ -n "$models" ]; then
-      convert fer_fp16 "$models/fer" --precision_mode=FP16 --shapes=input_1:1x64x64x1,32x64x64x1 &
+      convert fer_fp16 "$models/fer" --precision=FP16 --shapes=input_1:1x64x64x1,32x64x64x1 &
       int8 fer_int8 "$models/fer" "$models/fer.calibration.npz" --shapes=input_1:32x64x64x1 &
-      convert musicnn_fp16 "$models/musicnn" --precision_mode=FP16 --shapes=spectrogram:1x187x96,16x187x96 &
+      convert musicnn_fp16 "$models/musicnn" --precision=FP16 --shapes=spectrogram:1x187x96,16x187x96 &
     fi
     wait ;;
   profiles)

@@ -63,7 +63,7 @@ def _options(argv):
         prog="python -m benchmarks.latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--precisions", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of the TF-TRT models"
+        "--precision", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of the TF-TRT models"
     )
     parser.add_argument(
         "--models", type=lambda text: text.split(","), default=["native", "tftrt"], help="native, tftrt or both"

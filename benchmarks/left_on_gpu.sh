@@ -43,12 +43,12 @@ signal() {  # signal NAME: to what the lanes have started, but for the rounds
 
 plan() {  # plan MODEL FILE PRECISION SHAPES SECOND ORIGINAL
   local place=$out/plans/$1-$3
-  step "plan-$1-$3" "$5" "$python" -m tftrt_tools convert --backend=tensorrt --input_saved_model_dir="$files/$2" --output_saved_model_dir="$place" --precision_mode="$3" \
+  step "plan-$1-$3" "$5" "$python" -m tftrt_tools convert --backend=tensorrt --model="$files/$2" --output="$place" --precision="$3" \
     --shapes="$4" && step "plan-$1-$3-verify" "$5" "$python" -m tftrt_tools verify "$files/$6" "$place" --data="$files/$1.rows.npz"
 }
 tftrt() {  # tftrt MODEL SHAPES
   local place=$out/plans/$1-TF-TRT
-  step "tftrt-$1" "$alone" "$python" -m tftrt_tools convert --input_saved_model_dir="$files/$1" --output_saved_model_dir="$place" --precision_mode=FP16 --shapes="$2" &&
+  step "tftrt-$1" "$alone" "$python" -m tftrt_tools convert --model="$files/$1" --output="$place" --precision=FP16 --shapes="$2" &&
     step "tftrt-$1-verify" "$alone" "$python" -m tftrt_tools verify "$files/$1" "$place" --data="$files/$1.rows.npz"
 }
 detector=image:1x96x96x3,32x96x96x3 pitch=input_2:1x43844x1,8x43844x1 tcn=steps:1x500x16,16x500x16 rnet=image:1x24x24x3,32x24x24x3

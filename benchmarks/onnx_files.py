@@ -200,7 +200,7 @@ def _exported(one, source, target, precision, workdir, _end=None):
         source,
         f"--output={place}",
         f"--target={target}",
-        f"--precision_mode={precision}",
+        f"--precision={precision}",
         f"--json={workdir / f'{one.name}.said.json'}",
         *one.flags,
     ]
@@ -228,9 +228,9 @@ def _plan(one, source, target, precision, workdir, end):
         [
             "convert",
             "--backend=tensorrt",
-            f"--input_saved_model_dir={exported}",
-            f"--output_saved_model_dir={place}",
-            f"--precision_mode={precision}",
+            f"--model={exported}",
+            f"--output={place}",
+            f"--precision={precision}",
             *shapes,
             "--overwrite",
         ],

@@ -120,7 +120,9 @@ def _options(argv):
     parser.add_argument("--once", action="store_true", help="build each plan once: no times of a second build")
     parser.add_argument("--budget", type=float, default=390, help="seconds")
     parser.add_argument("--seconds", type=float, default=0.8, help="of each measurement")
-    parser.add_argument("--precisions", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of plans")
+    parser.add_argument(
+        "--precision", dest="precisions", type=lambda text: text.split(","), default=["FP32", "FP16"], help="of plans"
+    )
     parser.add_argument(
         "--int8", action="append", default=[], metavar="CASE=FILE.onnx", help="with QuantizeLinear nodes"
     )
@@ -264,9 +266,9 @@ def _make(case, variant, options, end):
             _tftrt(
                 end,
                 "convert",
-                f"--input_saved_model_dir={_saved(case, options)}",
-                f"--output_saved_model_dir={target}",
-                "--precision_mode=FP16",
+                f"--model={_saved(case, options)}",
+                f"--output={target}",
+                "--precision=FP16",
                 shapes,
                 f"--engine_cache_dir={target}.cache",
             )
@@ -283,9 +285,9 @@ def _make(case, variant, options, end):
                 end,
                 "convert",
                 "--backend=tensorrt",
-                f"--input_saved_model_dir={source}",
-                f"--output_saved_model_dir={place}",
-                f"--precision_mode={variant.split()[1]}",
+                f"--model={source}",
+                f"--output={place}",
+                f"--precision={variant.split()[1]}",
                 shapes,
                 f"--engine_cache_dir={target}.cache",
                 *more,

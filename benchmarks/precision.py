@@ -1,7 +1,7 @@
 """Precision against speed and accuracy (GPU): native TensorFlow, FP32, FP16 and INT8 from several calibrations, model by model.
 
     python -m benchmarks.precision --output=DIR [--gpus=N]     measure
-    python -m benchmarks.precision --precisions=FP16,tuned @FILE   with the tuned columns that `benchmarks.tuning` found
+    python -m benchmarks.precision --precision=FP16,tuned @FILE   with the tuned columns that `benchmarks.tuning` found
     python -m benchmarks.precision --table DIR                 Markdown tables of what DIR holds; needs no GPU
 
 A model has one process for all of its columns, in this order: FP32, FP16, INT8 with TensorRT's calibration, INT8 with the toolkit's.
@@ -76,7 +76,7 @@ def parse(argv):
     )
     parser.add_argument("--models", type=_listed, default=list(cases.NAMES), help="by default " + ",".join(cases.NAMES))
     parser.add_argument(
-        "--precisions",
+        "--precision",
         type=_listed,
         default=["FP32", "FP16", "INT8"],
         help="FP32, FP16, INT8, or single columns such as INT8-tensorrt, INT8-entropy, tuned",

@@ -3,8 +3,8 @@
     python -m benchmarks.profile_recordings ENGINES_MODEL --output=DIR
 
 DIR gets NAME.json.gz, from which `tftrt_tools.studies.profiling.engines` makes profiles without a GPU; the tests do. Each part runs in a
-process of its own: one that fails leaves its reason and does not end the others. A model of `tftrt convert --layers` has the log of its
-build, too.
+process of its own: one that fails leaves its reason and does not end the others. A model of `tftrt convert --layer_precisions` has the log
+of its build, too.
 """
 
 import argparse

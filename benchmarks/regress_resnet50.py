@@ -3,7 +3,7 @@
 Each row of the table is one run of the command, with its exit code and its verdict; its page and its JSON stay in --output. Engines have to
 run (--no_engine_fallback), the answers are held against the native model's. INT8 is calibrated here by the toolkit, on the CPU.
 
-    python -m benchmarks.regress_resnet50 --output=DIR [--precisions=FP16] [--budget=SECONDS]
+    python -m benchmarks.regress_resnet50 --output=DIR [--precision=FP16] [--budget=SECONDS]
     python -m benchmarks.regress_resnet50 --dry_cpu --size=64     tries the script without a GPU: no engines, and no figures of TensorRT
 
 A run that was cut short goes on where it was; what is there is not measured again.
@@ -39,7 +39,7 @@ def main(argv=None):
     parser.add_argument("--workdir", type=pathlib.Path, default=build / "models", help="models; large")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--batches", type=lambda text: [int(one) for one in text.split(",")], default=list(BATCHES))
-    parser.add_argument("--precisions", type=lambda text: text.split(","), default=list(PRECISIONS))
+    parser.add_argument("--precision", type=lambda text: text.split(","), default=list(PRECISIONS))
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no run is begun")
     parser.add_argument("--dry_cpu", action="store_true", help="without a GPU, to try the script")
     options = parser.parse_args(argv)
@@ -80,19 +80,13 @@ def _candidate(options, native, precision, calibration):
     if target.exists():
         return target
     shapes = f"{_models.INPUT}:" + ",".join(f"{batch}x{options.size}x{options.size}x3" for batch in options.batches)
-    flags = [f"--precision_mode={precision}"]
+    flags = [f"--precision={precision}"]
     if precision == "INT8":
         flags += [f"--calibration_data={calibration}", "--calibrator=toolkit"]
     if not options.dry_cpu:
         flags.append(f"--shapes={shapes}")
     seconds = _models.command(
-        "-m",
-        "tftrt_tools",
-        "convert",
-        f"--input_saved_model_dir={native}",
-        f"--output_saved_model_dir={target}",
-        *flags,
-        gpu=not options.dry_cpu,
+        "-m", "tftrt_tools", "convert", f"--model={native}", f"--output={target}", *flags, gpu=not options.dry_cpu
     )
     print(f"{target.name}: converted in {seconds:.0f} s", flush=True)
     return target

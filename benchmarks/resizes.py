@@ -103,9 +103,9 @@ def _converted(name, way, folder):
     target = folder / f"{name}-{way}"
     words = [
         "convert",
-        f"--input_saved_model_dir={folder / name}",
-        f"--output_saved_model_dir={target}",
-        "--precision_mode=FP16",
+        f"--model={folder / name}",
+        f"--output={target}",
+        "--precision=FP16",
         f"--shapes=x:{','.join(f'{batch}x{row}' for batch in batches)}",
         *WAYS[way],
     ]

@@ -122,8 +122,8 @@ def _build(case, options, precision):
     wanted = [f"--shapes={case.shape(*(_batches(case, options) if precision == 'FP16' else case.batches[-1:]))}"]
     if precision == "INT8":
         wanted.append(f"--calibration_data={maker.part(options.models_dir, case, 'calibration.npz')}")
-    words = ["convert", f"--input_saved_model_dir={model}", f"--output_saved_model_dir={target}"]
-    words += [f"--precision_mode={precision}", "--overwrite", *wanted]
+    words = ["convert", f"--model={model}", f"--output={target}"]
+    words += [f"--precision={precision}", "--overwrite", *wanted]
     yield steps.Step("convert", precision, tuple(words), makes=target)
     words = ["verify", str(model), str(target), *steps.rows(case, options.models_dir)]
     yield steps.Step("verify", precision, tuple(words), needs=target)

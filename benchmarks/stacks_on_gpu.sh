@@ -36,8 +36,8 @@ alone() {
   # TensorFlow's kernels are compiled once a machine, and are no part of the build.
   "$1" -m tftrt_tools bench "$2/resnet50" --batch_size=8 --rounds=3 --max_rounds=3 > "$2/warm.log" 2>&1
   local start=$SECONDS
-  timeout -k 5 $((seconds - SECONDS)) "$1" -m tftrt_tools convert --input_saved_model_dir="$2/resnet50" --output_saved_model_dir="$2/resnet50-FP16" \
-    --overwrite --precision_mode=FP16 --shapes=image:8x224x224x3 --layers --log_file="$2/alone.log" --json="$2/alone.json" > "$2/alone.txt" 2>&1
+  timeout -k 5 $((seconds - SECONDS)) "$1" -m tftrt_tools convert --model="$2/resnet50" --output="$2/resnet50-FP16" \
+    --overwrite --precision=FP16 --shapes=image:8x224x224x3 --layer_precisions --log_file="$2/alone.log" --json="$2/alone.json" > "$2/alone.txt" 2>&1
   echo "$2: ended with $? after $((SECONDS - start)) s"
 }
 stacks() { "$1" -m benchmarks.stacks "$3" --folder="$2" --models_dir="$models_dir" --jobs="$jobs" --budget="$((seconds - 25))" ${LARGER:-} "${@:4}"; }

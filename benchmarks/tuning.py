@@ -1,7 +1,7 @@
 """What `tftrt tune` finds (GPU): the fastest conversion of each sample model that keeps a goal, for the tuned columns of `precision`.
 
     python -m benchmarks.tuning --output=DIR [--models=resnet50,digits_cnn]
-    python -m benchmarks.precision --precisions=FP16,tuned @DIR/tuned.flags
+    python -m benchmarks.precision --precision=FP16,tuned @DIR/tuned.flags
 
 Models, data and tables are those of `precision` (--models_dir). Each search is one run of the command: its trials, page and flagfile stay
 in DIR/MODEL, and a search that was cut short goes on from there.
@@ -33,7 +33,7 @@ GOALS = {
 }
 _TABLE = "entropy"
 # What `precision` says itself.
-_NOT_TUNED = ("--input_saved_model_dir=", "--calibration_table=", "--shapes=")
+_NOT_TUNED = ("--model=", "--calibration_table=", "--shapes=")
 
 
 def main(argv=None):
@@ -109,7 +109,7 @@ def _tuned(options, case):
             *([f"--labels={files['labels']}"] if files["labels"] else []),
             f"--shapes={shapes}",
             # The winner's flags are those of a conversion: plans would only be compared.
-            "--backends=tftrt",
+            "--backend=tftrt",
             f"--max_trials={options.max_trials}",
             f"--max_minutes={options.max_minutes}",
             f"--max_trial_minutes={options.max_trial_minutes}",
@@ -133,9 +133,7 @@ def _tuned(options, case):
 def flags_of(text):
     """The winner's flags for `precision --tuned`, quoted for a shell. Args: text: of the flagfile."""
     kept = [line for line in text.splitlines() if not line.startswith(_NOT_TUNED)]
-    return shlex.join(
-        kept if any(line.startswith("--precision_mode") for line in kept) else ["--precision_mode=FP32", *kept]
-    )
+    return shlex.join(kept if any(line.startswith("--precision") for line in kept) else ["--precision=FP32", *kept])
 
 
 def trials(name, found):

@@ -129,7 +129,7 @@ def wrapped(options):
                 "tftrt_tools",
                 "wrap",
                 _plain(options),
-                f"--output_saved_model_dir={partial / '1'}",
+                f"--output={partial / '1'}",
                 f"--image_scale={SCALE}",
                 f"--image_size={SIZE}x{SIZE}",
                 gpu=False,

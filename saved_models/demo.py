@@ -39,10 +39,10 @@ def main():
         f"--data={FOLDER}/held_back.npz",
         f"--labels={FOLDER}/labels.npy",
         f"--calibration_data={FOLDER}/training.npz",
-        "--goal=top1:max-degradation=0.01",
+        "--accuracy=top1:max-degradation=0.01",
         "--accuracy_output=serving_default/probabilities",
-        f"--batch_sizes={','.join(map(str, BATCHES))}",
-        f"--output_saved_model_dir={converted}",
+        f"--batch_size={','.join(map(str, BATCHES))}",
+        f"--output={converted}",
         f"--work_dir={work}",
         f"--html={FOLDER}/story.html",
         f"--json={FOLDER}/story.json",
@@ -55,9 +55,7 @@ def main():
     _tftrt("publish", str(original), f"--model_name={_NATIVE}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
     _tftrt("publish", str(converted), f"--model_name={_MODEL}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
     _tftrt(
-        "configure",
-        f"--output_dir={FOLDER / 'config'}",
-        *(f"--model={name}={base / name}" for name in (_NATIVE, _MODEL)),
+        "configure", f"--output={FOLDER / 'config'}", *(f"--model={name}={base / name}" for name in (_NATIVE, _MODEL))
     )
     with _served(gpu, f"--model_config_file={FOLDER / 'config/models.config'}") as address:
         _tftrt(
@@ -127,7 +125,7 @@ def _served(gpu, *arguments):
         "-m",
         "tftrt_tools",
         "serve",
-        "--backend=local",
+        "--launch=local",
         "--port=0",
         *arguments,
         f"--json={ready}",

@@ -176,9 +176,7 @@ def converted(zoo_model, tmp_path_factory):  # noqa: F811
 
     def get(name, *flags):
         def convert(path):
-            done = command_here.run_tftrt(
-                "convert", f"--input_saved_model_dir={zoo_model(name)}", f"--output_saved_model_dir={path}", *flags
-            )
+            done = command_here.run_tftrt("convert", f"--model={zoo_model(name)}", f"--output={path}", *flags)
             assert done.returncode == 0, done.stderr
 
         return zoo.once(folder / _label(name, flags), convert)

@@ -58,7 +58,7 @@ def built_once(converted, tmp_path_factory):
 
     from tftrt_tools.base import tf_private
 
-    source, folder = converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("built")
+    source, folder = converted("digits_cnn", "--precision=FP16"), tmp_path_factory.mktemp("built")
     (engine,) = look(source).engines
     file = engine_file(folder / (engine_assets.PREFIX + engine.name), (1, 8, 8, 1), (8, 8, 8, 1))
     loaded = tf.saved_model.load(str(source))

@@ -20,14 +20,7 @@ def report(**row):
 
 
 def convert(source, target, *flags, env=None):
-    done = run_tftrt(
-        "convert",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={target}",
-        *flags,
-        env=env,
-        timeout=550,
-    )
+    done = run_tftrt("convert", f"--model={source}", f"--output={target}", *flags, env=env, timeout=550)
     assert done.returncode == 0, done.stderr
     return passport.read(target, passport.MANIFEST)
 

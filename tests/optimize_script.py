@@ -21,7 +21,7 @@ from tftrt_tools.studies.optimizing.asked import Asked
 from tftrt_tools.tftrt.conversion.plan import Advice, Plan, Segment, SignaturePlan
 from tftrt_tools.tftrt.conversion.settings import Settings
 
-COMMAND = ("optimize", "model", "--data=rows.npz", "--goal=top1:max-degradation=0.01", "--output_saved_model_dir=best")
+COMMAND = ("optimize", "model", "--data=rows.npz", "--accuracy=top1:max-degradation=0.01", "--output=best")
 REPEATS = {
     "kept": 2,
     "calls": ["call"],
@@ -90,7 +90,7 @@ def trial(number, precision, ms, kept=True):
     }
 
 
-MEND = ("convert", "--input_saved_model_dir=model", "--output_saved_model_dir=mended", "--minimum_segment_size=9")
+MEND = ("convert", "--model=model", "--output=mended", "--minimum_segment_size=9")
 
 
 def diagnosis(trial=None, command=MEND):
@@ -186,9 +186,9 @@ class Script:
         result = self.failing.get(called(words), errors.EXIT_DONE)
         if isinstance(result, BaseException):
             raise result
-        for flag in ("output", "output_labels", "output_calibration", "output_table", "html", "output_saved_model_dir"):
+        for flag in ("output", "output_labels", "output_calibration", "html"):
             if flag in values and values[flag].value:
-                self._make(values[flag].value, folder=flag == "output_saved_model_dir")
+                self._make(values[flag].value, folder=flag == "output" and name in ("convert", "build", "tune"))
         if name == "tune":
             self._make(f"{values.work_dir}/best.flags")
         if name == "verify":

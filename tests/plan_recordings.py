@@ -1,7 +1,7 @@
 """Plans without a GPU. What TensorRT 8.5.3's inspector told of two plans on an H100 (80 GB HBM3), with the ONNX files that they were built
 from, without weights; and a plan directory around one of them, whose plan nothing can run.
 
-    resnet50_fp16   of `tftrt export` and `tftrt convert --backend=tensorrt --precision_mode=FP16`: batch 1, 32, 128
+    resnet50_fp16   of `tftrt export` and `tftrt convert --backend=tensorrt --precision=FP16`: batch 1, 32, 128
     fer_int8        written with QuantizeLinear and DequantizeLinear nodes: batch 1, 32
 """
 

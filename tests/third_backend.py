@@ -101,7 +101,7 @@ class OnnxRuntime:
     def check(self, settings, given):
         settings = recipe.checked(settings)
         if settings.precision_mode != "FP32":
-            raise errors.UsageError(f"--precision_mode={settings.precision_mode}: it keeps FP32", "leave it out")
+            raise errors.UsageError(f"--precision={settings.precision_mode}: it keeps FP32", "leave it out")
         if settings.optimization not in LEVELS:
             raise errors.UsageError(f"--optimization={settings.optimization} is unknown", "use " + ", ".join(LEVELS))
         return settings

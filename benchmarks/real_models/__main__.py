@@ -82,7 +82,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--gpu", action="store_true", help="build engines at two batch sizes, and time them against native"
     )
-    parser.add_argument("--precisions", type=_listed, default=list(_PRECISIONS), help="of " + ",".join(_PRECISIONS))
+    parser.add_argument(
+        "--precision", dest="precisions", type=_listed, default=list(_PRECISIONS), help="of " + ",".join(_PRECISIONS)
+    )
     parser.add_argument(
         "--methods",
         type=_listed,

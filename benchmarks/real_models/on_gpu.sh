@@ -29,8 +29,8 @@ over() {  # over NAME MODELS [FLAGS]
 }
 each() {  # each COMMAND FLAGS: every group in FP16, and in INT8 by two methods with one profile. A group that fails does not end the others
   local group failed=0
-  for group in "${fp16[@]}"; do "$1" "fp16-${group//,/-}" "$group" --precisions=FP16 "${@:2}" || failed=1; done
-  for group in "${int8[@]}"; do "$1" "int8-${group//,/-}" "$group" --precisions= --methods=auto,entropy --one_profile "${@:2}" || failed=1; done
+  for group in "${fp16[@]}"; do "$1" "fp16-${group//,/-}" "$group" --precision=FP16 "${@:2}" || failed=1; done
+  for group in "${int8[@]}"; do "$1" "int8-${group//,/-}" "$group" --precision= --methods=auto,entropy --one_profile "${@:2}" || failed=1; done
   return $failed
 }
 beside() { over "$@" > "$output/$1.log" 2>&1 & }

@@ -61,10 +61,10 @@ def _steps(case, models, work, options):
             column,
             (
                 "convert",
-                f"--input_saved_model_dir={model}",
-                f"--output_saved_model_dir={target}",
+                f"--model={model}",
+                f"--output={target}",
                 "--overwrite",
-                f"--precision_mode={precision}",
+                f"--precision={precision}",
                 shapes,
                 *flags,
                 *options.convert_flags,

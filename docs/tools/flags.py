@@ -16,7 +16,7 @@ from tftrt_tools.command_line import cli
 from tftrt_tools.command_line.commands import _flags, _help, _topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "flags.md"
 _HEAD = """# Flags
@@ -80,16 +80,17 @@ def text() -> str:
 
 def _groups(command: str) -> dict[str, dict[str, _Row]]:
     """{heading: {flag: its row}} of a command."""
-    values = _flags.defaults(importlib.import_module(f"tftrt_tools.command_line.commands.{command}"))
+    module = importlib.import_module(f"tftrt_tools.command_line.commands.{command}")
+    values, by_place = _flags.defaults(module), _help.places(module)
     shown = [name for name in _help.shown(values) if name not in _OF_ALL]
     return {
-        heading: {name: _row(values[name]) for name in names}
+        heading: {name: _row(values[name], by_place) for name in names}
         for heading, names in _topics.grouped(command, shown).items()
     }
 
 
-def _row(flag: Any) -> _Row:
-    form, default = f"`{_help.form(flag)}`", _help.default(flag)
+def _row(flag: Any, by_place: Collection[str]) -> _Row:
+    form, default = f"`{_help.form(flag, by_place)}`", _help.default(flag)
     return _Row(
         flag=form.replace("|", "\\|"),
         short=form.partition("=")[0].rstrip("`") + "`",

@@ -38,7 +38,7 @@ def digits(zoo_model, tmp_path_factory):
         label = "".join(c if c.isalnum() else "-" for c in "".join(flags) + str(env or ""))
         with zoo.lock(folder / f".{label}.lock"):
             if not (folder / label).exists():
-                convert(zoo_model("digits_cnn"), folder / label, "--precision_mode=FP16", *flags, env=env)
+                convert(zoo_model("digits_cnn"), folder / label, "--precision=FP16", *flags, env=env)
         return folder / label
 
     return get
@@ -50,7 +50,7 @@ WITHOUT_GPU = dict(env=NO_GPU)
 @pytest.mark.parametrize("name", saved_models.NAMES)
 def test_every_sample_model_converted_without_a_gpu_runs_here(name, zoo_model, tmp_path):
     model = zoo_model(name, **({"width": 64} if name == "resnet50" else {}))
-    done = convert(model, tmp_path / "out", "--precision_mode=FP16", *FLAGS[name], env=NO_GPU)
+    done = convert(model, tmp_path / "out", "--precision=FP16", *FLAGS[name], env=NO_GPU)
     assert done["gpu"] is None
     data = saved_inputs(tmp_path / "data.npz", name, batch=8)
     # Random weights have thin margins between the first two classes: these are judged by the error of their logits alone.
@@ -243,7 +243,7 @@ def test_dropping_the_loaded_object_is_seen_as_a_build(digits):
 
 def test_every_signature_gets_its_engines(zoo_model, tmp_path):
     shapes = "--shapes=user:8;user_features:8x8;visits:8x4;item:8;price_cents:8"
-    said = convert(zoo_model("ranker"), tmp_path / "out", "--precision_mode=FP16", shapes)
+    said = convert(zoo_model("ranker"), tmp_path / "out", "--precision=FP16", shapes)
     assert all(one["built"] for one in said["signatures"]) and len(said["shapes_served"]) == 3
     data = saved_inputs(tmp_path / "data.npz", "ranker", batch=8)
     code, result, error = verify(zoo_model("ranker"), tmp_path / "out", f"--data={data}")
@@ -267,7 +267,7 @@ def test_mixed_precision_engines_run(zoo_model, tmp_path):
     said = convert(
         zoo_model("digits_cnn"),
         tmp_path / "out",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--fp32_nodes=.*/(MatMul|Softmax)",
         "--shapes=image:8x8x8x1",
     )
@@ -290,7 +290,7 @@ def test_the_precision_set_on_the_op_is_what_tensorrt_builds(zoo_model, tmp_path
         said = convert(
             zoo_model("mobilenet_v2", size=96),
             tmp_path / precision,
-            f"--precision_mode={precision}",
+            f"--precision={precision}",
             "--shapes=image:2x96x96x3",
         )
         sizes[precision] = sum(one["bytes"] for one in said["signatures"][0]["built"])
@@ -312,7 +312,7 @@ def test_the_precision_set_on_the_op_is_what_tensorrt_builds(zoo_model, tmp_path
 
 def test_engines_can_be_left_out(zoo_model, tmp_path):
     said = convert(
-        zoo_model("digits_cnn"), tmp_path / "out", "--precision_mode=FP16", "--shapes=image:1x8x8x1", "--nosave_engines"
+        zoo_model("digits_cnn"), tmp_path / "out", "--precision=FP16", "--shapes=image:1x8x8x1", "--nosave_engines"
     )
     assert said["signatures"][0]["built"] and not list((tmp_path / "out").glob("assets/trt-serialized-engine*"))
 
@@ -360,8 +360,8 @@ def test_engines_of_another_tensorrt_are_refused_before_they_are_loaded(zoo_mode
 def test_shapes_that_fail_in_the_model_are_a_clear_error(zoo_model, tmp_path):
     done = run_tftrt(
         "convert",
-        f"--input_saved_model_dir={zoo_model('bert_encoder')}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--model={zoo_model('bert_encoder')}",
+        f"--output={tmp_path / 'out'}",
         "--shapes=input_ids:1x16;input_mask:1x8",
     )
     assert_clear(done, 1, "fails at the declared shapes")
@@ -370,7 +370,7 @@ def test_shapes_that_fail_in_the_model_are_a_clear_error(zoo_model, tmp_path):
 
 def test_the_encoder_with_two_lengths(zoo_model, tmp_path):
     shapes = "--shapes=input_ids:1x16,4x32;input_mask:1x16,4x32"
-    said = convert(zoo_model("bert_encoder"), tmp_path / "out", "--precision_mode=FP16", shapes)
+    said = convert(zoo_model("bert_encoder"), tmp_path / "out", "--precision=FP16", shapes)
     code, result, error = verify(zoo_model("bert_encoder"), tmp_path / "out", "--ranges=input_ids:0:1000")
     assert code == 0, (result or {}).get("problems", error)
     report(
@@ -388,7 +388,7 @@ def test_the_encoder_with_two_lengths(zoo_model, tmp_path):
 def test_grouped_convolutions_and_calls_for_xla_run_in_one_engine(tmp_path):
     """Converted without a GPU: as they are, TF-TRT takes neither."""
     source, shapes = keras_layers.build("grouped", tmp_path / "source"), f"--shapes={keras_layers.INPUT}:8x32x32x8"
-    manifest = convert(source, tmp_path / "out", "--precision_mode=FP16", shapes)
+    manifest = convert(source, tmp_path / "out", "--precision=FP16", shapes)
     code, said, error = verify(source, tmp_path / "out", shapes)
     report(
         test="grouped",

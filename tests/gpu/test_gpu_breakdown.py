@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 
 
 def test_engines_have_a_part_of_the_time(zoo_model, tmp_path):
-    convert(zoo_model("digits_cnn"), tmp_path / "models" / "digits" / "1", "--precision_mode=FP16", EXACT)
+    convert(zoo_model("digits_cnn"), tmp_path / "models" / "digits" / "1", "--precision=FP16", EXACT)
     (tmp_path / "monitoring").write_text("prometheus_config { enable: true }")
     flags = (
         "--model_name=digits",

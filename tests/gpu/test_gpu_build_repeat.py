@@ -21,13 +21,13 @@ SHAPES = "--shapes=image:1x8x8x1,32x8x8x1"
 
 @pytest.mark.gpu_alone
 def test_the_fastest_of_two_builds_is_kept_with_the_times_of_both(zoo_model, tmp_path):
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16")
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16")
     done = run_tftrt(
         "build",
         tmp_path / "model",
         SHAPES,
         "--repeat=2",
-        f"--output_saved_model_dir={tmp_path / 'best'}",
+        f"--output={tmp_path / 'best'}",
         f"--json={tmp_path / 'said.json'}",
         timeout=580,
     )
@@ -56,7 +56,7 @@ def test_the_fastest_of_two_builds_is_kept_with_the_times_of_both(zoo_model, tmp
 def test_the_progress_of_a_build_tells_layers_that_add_up(zoo_model, tmp_path, monkeypatch):
     """With two profiles, nothing cached. The verbose log is kept, for what TensorRT really writes."""
     monkeypatch.setenv("TFTRT_TIMING_CACHE", "0")
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", "--use_dynamic_shape")
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", "--use_dynamic_shape")
     said, logs = [], []
     run = child.run
 
@@ -99,13 +99,13 @@ def test_optimize_goes_the_whole_way(zoo_model, images, tmp_path):
         zoo_model("digits_cnn"),
         f"--data={images / 'held_back.npz'}",
         f"--labels={images / 'labels.npy'}",
-        "--goal=top1:max-degradation=0.01",
-        "--batch_sizes=1,8",
-        f"--output_saved_model_dir={tmp_path / 'best'}",
+        "--accuracy=top1:max-degradation=0.01",
+        "--batch_size=1,8",
+        f"--output={tmp_path / 'best'}",
         f"--work_dir={tmp_path / 'work'}",
         f"--engine_cache_dir={tmp_path / 'engines'}",
         f"--publish={tmp_path / 'models/digits'}",
-        "--precisions=FP32,FP16",
+        "--precision=FP32,FP16",
         f"--html={tmp_path / 'story.html'}",
         f"--json={tmp_path / 'story.json'}",
     ]

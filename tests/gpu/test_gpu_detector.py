@@ -16,9 +16,9 @@ def test_a_detectors_engines_find_what_it_finds(tftrt, tmp_path, precision):
     np.savez(tmp_path / "rows.npz", image=rows)
     done = tftrt(
         "convert",
-        f"--input_saved_model_dir={tmp_path / 'model'}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        f"--precision_mode={precision}",
+        f"--model={tmp_path / 'model'}",
+        f"--output={tmp_path / 'out'}",
+        f"--precision={precision}",
         f"--shapes=image:8x{SIZE}x{SIZE}x3",
         "--minimum_segment_size=2",
         timeout=600,

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone, pytest.mark.timeout(590)]
 
 
 def test_a_shape_without_an_engine_is_found_and_its_mend_is_measured(zoo_model, tmp_path):
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", "--shapes=image:1x8x8x1,32x8x8x1")
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", "--shapes=image:1x8x8x1,32x8x8x1")
     done = run_tftrt(
         "diagnose",
         zoo_model("digits_cnn"),

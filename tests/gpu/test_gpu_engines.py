@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(560)]
 def portable(zoo_model, tmp_path_factory):
     """digits_cnn in FP16, converted where no GPU is seen, with dynamic shapes."""
     path = tmp_path_factory.mktemp("portable") / "model"
-    convert(zoo_model("digits_cnn"), path, "--precision_mode=FP16", "--use_dynamic_shape", env=NO_GPU)
+    convert(zoo_model("digits_cnn"), path, "--precision=FP16", "--use_dynamic_shape", env=NO_GPU)
     return path
 
 
@@ -52,9 +52,9 @@ def answers(model, data, folder):
 def test_a_model_from_another_machine_is_completed_and_its_engines_are_reused(portable, zoo_model, tmp_path):
     data = saved_inputs(tmp_path / "data.npz", "digits_cnn", batch=8)
     start = time.monotonic()
-    first = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    first = build(portable, EXACT, f"--output={tmp_path / 'one'}", cache=tmp_path / "cache")
     middle = time.monotonic()
-    second = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'two'}", cache=tmp_path / "cache")
+    second = build(portable, EXACT, f"--output={tmp_path / 'two'}", cache=tmp_path / "cache")
     end = time.monotonic()
     assert not any(one["cached"] for one in engines_of(first)) and all(one["cached"] for one in engines_of(second))
     assert all(one["seconds"] > 0 and one["peak_memory_bytes"] > 0 for one in engines_of(first))
@@ -78,25 +78,21 @@ def test_a_model_from_another_machine_is_completed_and_its_engines_are_reused(po
 
 
 def test_a_conversion_takes_the_engine_that_a_build_made(portable, zoo_model, tmp_path):
-    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    build(portable, EXACT, f"--output={tmp_path / 'one'}", cache=tmp_path / "cache")
     said = convert(
-        zoo_model("digits_cnn"),
-        tmp_path / "two",
-        "--precision_mode=FP16",
-        EXACT,
-        f"--engine_cache_dir={tmp_path / 'cache'}",
+        zoo_model("digits_cnn"), tmp_path / "two", "--precision=FP16", EXACT, f"--engine_cache_dir={tmp_path / 'cache'}"
     )
     assert all(one["cached"] for one in engines_of(said))
     assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
 
 
 def test_a_corrupt_entry_is_built_again(portable, zoo_model, tmp_path):
-    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    build(portable, EXACT, f"--output={tmp_path / 'one'}", cache=tmp_path / "cache")
     (engine,) = (tmp_path / "cache").glob("*/engine")
     raw = bytearray(engine.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
     engine.write_bytes(raw)
-    again = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'two'}", cache=tmp_path / "cache")
+    again = build(portable, EXACT, f"--output={tmp_path / 'two'}", cache=tmp_path / "cache")
     assert not any(one["cached"] for one in engines_of(again))
     assert verify(zoo_model("digits_cnn"), tmp_path / "two")[0] == 0
 
@@ -106,10 +102,7 @@ def test_of_two_processes_one_builds(portable, tmp_path):
         said = list(
             pool.map(
                 lambda name: build(
-                    portable,
-                    "--shapes=image:2x8x8x1",
-                    f"--output_saved_model_dir={tmp_path / name}",
-                    cache=tmp_path / "cache",
+                    portable, "--shapes=image:2x8x8x1", f"--output={tmp_path / name}", cache=tmp_path / "cache"
                 ),
                 ("one", "two"),
             )
@@ -118,9 +111,7 @@ def test_of_two_processes_one_builds(portable, tmp_path):
 
 
 def test_a_range_serves_every_shape_in_it_and_no_other(portable, zoo_model, tmp_path):
-    said = build(
-        portable, "--shapes=image:min=1x8x8x1,opt=8x8x8x1,max=16x8x8x1", f"--output_saved_model_dir={tmp_path / 'out'}"
-    )
+    said = build(portable, "--shapes=image:min=1x8x8x1,opt=8x8x8x1,max=16x8x8x1", f"--output={tmp_path / 'out'}")
     assert said["dynamic_shape_profile_strategy"] == "Range+Optimal"
     assert verify(zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:1x8x8x1,3x8x8x1,8x8x8x1,16x8x8x1")[0] == 0
     code, result, _ = verify(zoo_model("digits_cnn"), tmp_path / "out", "--shapes=image:17x8x8x1")
@@ -128,7 +119,7 @@ def test_a_range_serves_every_shape_in_it_and_no_other(portable, zoo_model, tmp_
 
 
 def test_in_implicit_batch_mode_a_range_of_batches_needs_two_engines(zoo_model, tmp_path):
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", env=NO_GPU)
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", env=NO_GPU)
     said = build(tmp_path / "model", "--shapes=image:min=1x8x8x1,opt=4x8x8x1,max=16x8x8x1")
     assert sorted(one["shapes"][0][0] for one in engines_of(said)) == [4, 16]
     assert (
@@ -137,7 +128,7 @@ def test_in_implicit_batch_mode_a_range_of_batches_needs_two_engines(zoo_model, 
 
 
 def test_all_signatures_are_completed(zoo_model, tmp_path):
-    convert(zoo_model("ranker"), tmp_path / "model", "--precision_mode=FP16", env=NO_GPU)
+    convert(zoo_model("ranker"), tmp_path / "model", "--precision=FP16", env=NO_GPU)
     said = build(tmp_path / "model", "--shapes=user:8;user_features:8x8;visits:8x4;item:8;price_cents:8")
     assert all(signature["built"] for signature in said["signatures"]) and len(said["shapes_served"]) == 3
     code, result, error = verify(zoo_model("ranker"), tmp_path / "model")
@@ -146,7 +137,7 @@ def test_all_signatures_are_completed(zoo_model, tmp_path):
 
 def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable, zoo_model, tmp_path):
     """An engine says in its head for which GPU it is; here another is written there, as an engine of that GPU would have it."""
-    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
+    build(portable, EXACT, f"--output={tmp_path / 'model'}")
     (asset,) = (tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*")
     (before,) = engine_assets.read_file(asset)
     manifest = passport.read(tmp_path / "model", passport.MANIFEST)
@@ -165,8 +156,8 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
 def test_an_engine_that_no_gpu_builds_is_named_with_the_reason_and_its_mend_builds(tmp_path):
     source = keras_layers.build("conv1d", tmp_path / "source")
     flags = (
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--model={source}",
+        f"--output={tmp_path / 'out'}",
         f"--shapes={keras_layers.INPUT}:4x24x16",
         "--keep_native_ops=FusedBatchNormV3",
         "--noengine_cache",
@@ -193,7 +184,7 @@ def test_an_engine_that_no_gpu_builds_is_named_with_the_reason_and_its_mend_buil
 
 def test_the_layers_of_an_engine_say_in_what_they_compute(portable, tmp_path):
     """Two profiles: the log lists the layers of both."""
-    done = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}", "--layers")
+    done = build(portable, EXACT, f"--output={tmp_path / 'model'}", "--layer_precisions")
     (layers,) = passport.read(tmp_path / "model", passport.MANIFEST)["layers"].values()
     report(
         test="layers",
@@ -208,7 +199,7 @@ def test_the_layers_of_an_engine_say_in_what_they_compute(portable, tmp_path):
 
 
 def test_a_stripped_model_builds_on_its_first_request(portable, zoo_model, tmp_path):
-    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'model'}")
+    build(portable, EXACT, f"--output={tmp_path / 'model'}")
     build(tmp_path / "model", "--strip")
     assert not list((tmp_path / "model" / "assets").glob(engine_assets.PREFIX + "*"))
     code, result, error = verify(
@@ -224,7 +215,7 @@ def test_a_cache_that_cannot_be_used_does_not_stop_a_build(portable, tmp_path):
         "build",
         portable,
         "--shapes=image:1x8x8x1",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--output={tmp_path / 'out'}",
         "--json=-",
         env={"XDG_CACHE_HOME": str(tmp_path / "file")},
         timeout=550,
@@ -270,8 +261,8 @@ def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
     cache, shapes = f"--engine_cache_dir={tmp_path / 'cache'}", "--shapes=x:8x8"
     none = run_tftrt(
         "convert",
-        f"--input_saved_model_dir={model}",
-        f"--output_saved_model_dir={tmp_path / 'none'}",
+        f"--model={model}",
+        f"--output={tmp_path / 'none'}",
         shapes,
         cache,
         "--max_build_minutes=0.0001",
@@ -279,9 +270,9 @@ def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
     )
     assert_clear(none, 3, "none of the 3 engines was ready within --max_build_minutes=0.0001")
     assert not (tmp_path / "none").exists()
-    convert(model, tmp_path / "whole", "--precision_mode=FP16", shapes, cache)
+    convert(model, tmp_path / "whole", "--precision=FP16", shapes, cache)
     shutil.rmtree(entries(tmp_path / "cache")[0])
-    said = convert(model, tmp_path / "part", "--precision_mode=FP16", shapes, cache, "--max_build_minutes=0.0001")
+    said = convert(model, tmp_path / "part", "--precision=FP16", shapes, cache, "--max_build_minutes=0.0001")
     (signature,) = said["signatures"]
     (left,) = signature["unbuilt"]
     assert [one["cached"] for one in signature["built"]] == [True, True]
@@ -298,13 +289,13 @@ def test_what_is_not_ready_in_time_stays_native_and_is_built_later(tmp_path):
 
 def test_the_second_process_knows_what_the_first_timed(portable, zoo_model, tmp_path):
     """The engines are taken away, the timing cache stays. Its effect on the time is the benchmark's business."""
-    build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'one'}", cache=tmp_path / "cache")
+    build(portable, EXACT, f"--output={tmp_path / 'one'}", cache=tmp_path / "cache")
     (timings,) = (tmp_path / "cache" / ".timings").iterdir()
     before = timings.read_bytes()
     for entry in entries(tmp_path / "cache"):
         shutil.rmtree(entry)
     start = time.monotonic()
-    again = build(portable, EXACT, f"--output_saved_model_dir={tmp_path / 'two'}", cache=tmp_path / "cache")
+    again = build(portable, EXACT, f"--output={tmp_path / 'two'}", cache=tmp_path / "cache")
     report(
         test="timing cache",
         model="digits_cnn, two shapes",
@@ -321,9 +312,7 @@ def test_two_processes_with_caches_of_their_own_take_turns_and_both_build(portab
     with concurrent.futures.ThreadPoolExecutor() as pool:
         said = list(
             pool.map(
-                lambda name: build(
-                    portable, EXACT, f"--output_saved_model_dir={tmp_path / name}", cache=tmp_path / f"cache {name}"
-                ),
+                lambda name: build(portable, EXACT, f"--output={tmp_path / name}", cache=tmp_path / f"cache {name}"),
                 ("one", "two"),
             )
         )
@@ -339,7 +328,7 @@ def test_engines_inside_loops_are_built_and_found_again(tmp_path):
         [layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)]
     )
     tf.saved_model.save(model, str(tmp_path / "source"))
-    flags = ["--precision_mode=FP16", "--shapes=x:2x12x8,4x12x8", f"--engine_cache_dir={tmp_path / 'cache'}"]
+    flags = ["--precision=FP16", "--shapes=x:2x12x8,4x12x8", f"--engine_cache_dir={tmp_path / 'cache'}"]
     first = convert(tmp_path / "source", tmp_path / "one", *flags)
     assert engines_of(first) and not any(signature["unbuilt"] for signature in first["signatures"])
     second = convert(tmp_path / "source", tmp_path / "two", *flags)
@@ -351,7 +340,7 @@ def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
     said = convert(
         models.with_unread_input(tmp_path / "source"),
         tmp_path / "out",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--shapes=x:1x8,4x8;training:scalar,scalar",
     )
     assert engines_of(said) and verify(tmp_path / "source", tmp_path / "out")[0] == 0
@@ -360,7 +349,7 @@ def test_an_input_that_nothing_reads_is_no_matter(tmp_path):
 def test_an_engine_whose_shapes_follow_the_texts_stays_native_and_is_named(tmp_path):
     """No declared shapes cover it: the number of characters in all texts is its batch."""
     source = saved(Characters(), tmp_path / "source")
-    said = convert(source, tmp_path / "out", "--precision_mode=FP16", "--shapes=text:4,16")
+    said = convert(source, tmp_path / "out", "--precision=FP16", "--shapes=text:4,16")
     (signature,) = said["signatures"]
     assert signature["built"] and [
         "depend on what the inputs hold" in one["reason"] for one in signature["unbuilt"]

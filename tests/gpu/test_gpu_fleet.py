@@ -38,7 +38,7 @@ def test_trials_run_on_two_gpus_and_what_they_made_wins(zoo_model, images, tmp_p
         pytest.skip("two GPUs are needed")
     model, work = zoo_model("digits_cnn"), tmp_path / "work"
     flags = ["--accuracy=top1:max-degradation=0.01", "--max_trials=6", "--server=triton", "--on=local"]
-    said, done = tune(model, images, work, *flags, f"--output_saved_model_dir={tmp_path / 'winner'}")
+    said, done = tune(model, images, work, *flags, f"--output={tmp_path / 'winner'}")
     assert "tried here" not in done.stderr and not any(one["failure"] for one in said["trials"]), done.stderr
     assert all(one["engines"] and one["latencies"] for one in said["trials"])
     where = [json.loads(path.read_text())["measured"]["where"] for path in work.glob("trial-*.json")]
@@ -52,13 +52,13 @@ def test_trials_run_on_two_gpus_and_what_they_made_wins(zoo_model, images, tmp_p
 
 @needs_ray
 def test_a_model_is_built_for_the_kind_that_is_here(converted, zoo_model, tmp_path):
-    model = converted("digits_cnn", "--precision_mode=FP16", "--use_dynamic_shape")
+    model = converted("digits_cnn", "--precision=FP16", "--use_dynamic_shape")
     done = run_tftrt(
         "build",
         model,
         "--shapes=image:1x8x8x1,8x8x8x1",
         "--on=local",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--output={tmp_path / 'out'}",
         "--json=-",
         timeout=560,
     )
@@ -103,13 +103,7 @@ def test_a_conversion_with_helpers_verifies(zoo_model, tmp_path):
         pytest.skip("two GPUs are needed")
     model, made = zoo_model("digits_cnn"), tmp_path / "made"
     done = run_tftrt(
-        "convert",
-        model,
-        made,
-        "--precision_mode=FP16",
-        "--shapes=image:1x8x8x1",
-        "--keep_native_ops=MaxPool",
-        "--on=local",
+        "convert", model, made, "--precision=FP16", "--shapes=image:1x8x8x1", "--keep_native_ops=MaxPool", "--on=local"
     )
     assert done.returncode == 0 and "changes nothing" not in done.stderr, done.stderr
     assert verify(model, made)[0] == 0

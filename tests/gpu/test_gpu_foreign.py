@@ -38,11 +38,7 @@ def shown(test, model, said, result, error, **more):
 def test_ids_in_floats_are_drawn_inside_the_table_for_engines(tmp_path):
     drawn.floats(str(tmp_path / "in"))
     said = convert(
-        tmp_path / "in",
-        tmp_path / "out",
-        "--precision_mode=FP16",
-        f"--shapes={IDS}:1x20,8x20",
-        "--minimum_segment_size=1",
+        tmp_path / "in", tmp_path / "out", "--precision=FP16", f"--shapes={IDS}:1x20,8x20", "--minimum_segment_size=1"
     )
     code, result, error = verify(tmp_path / "in", tmp_path / "out")
     shown("random ids", "embedding, FP16", said, (code, result), error)
@@ -68,14 +64,14 @@ def test_ids_in_floats_are_drawn_inside_the_table_for_engines(tmp_path):
 @stacks.needs_bindings
 def test_ids_in_floats_are_drawn_inside_the_table_for_a_plan(tmp_path):
     drawn.floats(str(tmp_path / "in"))
-    build(tmp_path / "in", tmp_path / "plan", "--precision_mode=FP16", f"--shapes={IDS}:min=1x20,opt=8x20,max=8x20")
+    build(tmp_path / "in", tmp_path / "plan", "--precision=FP16", f"--shapes={IDS}:min=1x20,opt=8x20,max=8x20")
     code, result, error = verify(tmp_path / "in", tmp_path / "plan")
     shown("random ids", "embedding, FP16 plan", None, (code, result), error)
 
 
 def test_a_default_that_nobody_feeds_costs_no_engine(tmp_path):
     test_unnamed.saved(tmp_path / "in", test_unnamed.batch_normalization, (None, 16, 16, 3))
-    said = convert(tmp_path / "in", tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x16x16x3,8x16x16x3")
+    said = convert(tmp_path / "in", tmp_path / "out", "--precision=FP16", "--shapes=x:1x16x16x3,8x16x16x3")
     code, result, error = verify(tmp_path / "in", tmp_path / "out")
     shown(
         "unnamed default",
@@ -92,10 +88,7 @@ def test_a_default_that_nobody_feeds_costs_no_engine(tmp_path):
 def test_a_default_that_nobody_feeds_costs_no_plan(tmp_path):
     test_unnamed.saved(tmp_path / "in", test_unnamed.batch_normalization, (None, 16, 16, 3))
     build(
-        tmp_path / "in",
-        tmp_path / "plan",
-        "--precision_mode=FP16",
-        "--shapes=x:min=1x16x16x3,opt=8x16x16x3,max=8x16x16x3",
+        tmp_path / "in", tmp_path / "plan", "--precision=FP16", "--shapes=x:min=1x16x16x3,opt=8x16x16x3,max=8x16x16x3"
     )
     code, result, error = verify(tmp_path / "in", tmp_path / "plan")
     shown("unnamed default", "TF1 batch normalization, FP16 plan", None, (code, result), error)
@@ -103,7 +96,7 @@ def test_a_default_that_nobody_feeds_costs_no_plan(tmp_path):
 
 def test_rows_chosen_by_a_vector_stay_in_tensorflow_and_the_rest_runs_in_engines(tmp_path):
     source = test_thrown.selecting(tmp_path / "in")
-    said = convert(source, tmp_path / "out", "--precision_mode=FP32", "--shapes=x:1x8,8x8;n:1,8")
+    said = convert(source, tmp_path / "out", "--precision=FP32", "--shapes=x:1x8,8x8;n:1,8")
     code, result, error = verify(source, tmp_path / "out")
     shown("thrown converters", "Select of rows", said, (code, result), error)
     assert engines_of(said)
@@ -121,13 +114,13 @@ def test_sequence_lengths_of_tensorflow_1_run_beside_engines(tmp_path):
             v1.saved_model.simple_save(session, str(tmp_path / "in"), {"x": x, "n": n}, {"y": y})
     finally:
         v1.enable_control_flow_v2()
-    said = convert(tmp_path / "in", tmp_path / "out", "--precision_mode=FP16", "--shapes=x:1x6x8,8x6x8;n:1,8")
+    said = convert(tmp_path / "in", tmp_path / "out", "--precision=FP16", "--shapes=x:1x6x8,8x6x8;n:1,8")
     code, result, error = verify(tmp_path / "in", tmp_path / "out")
     shown("thrown converters", "dynamic_rnn, FP16", said, (code, result), error)
 
 
 def test_a_model_that_builds_engines_in_its_first_calls_is_no_hang(zoo_model, tmp_path):
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", "--use_dynamic_shape")
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", "--use_dynamic_shape")
     done = run_tftrt(
         "regress",
         f"--native={zoo_model('digits_cnn')}",
@@ -137,7 +130,7 @@ def test_a_model_that_builds_engines_in_its_first_calls_is_no_hang(zoo_model, tm
         "--rounds=12",
         "--max_rounds=12",
         "--requests=32",
-        "--timeout=2",
+        "--timeout_seconds=2",
         f"--json={tmp_path / 'r.json'}",
         timeout=500,
     )

@@ -30,7 +30,7 @@ def int8(source, target, images, *flags, env=None):
     return convert(
         source,
         target,
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={images / 'calibration.npz'}",
         "--calibration_batch_size=32",
         *flags,
@@ -93,9 +93,9 @@ def test_the_simulation_without_a_gpu_says_what_engines_do(zoo_model, images, tm
             target = tmp_path / f"{name}-{where}"
             done = run_tftrt(
                 "convert",
-                f"--input_saved_model_dir={original}",
-                f"--output_saved_model_dir={target}",
-                "--precision_mode=INT8",
+                f"--model={original}",
+                f"--output={target}",
+                "--precision=INT8",
                 f"--calibration_data={data}",
                 *flags,
                 env=env,
@@ -162,11 +162,7 @@ def test_the_toolkits_entropy_gives_tensorrts_scales(mode, zoo_model, images, tm
 def test_a_table_is_reused_at_another_batch_size(by_tensorrt, zoo_model, images, tmp_path):
     source = zoo_model("digits_cnn")
     convert(
-        source,
-        tmp_path / "one",
-        "--precision_mode=INT8",
-        f"--calibration_table={by_tensorrt}",
-        "--shapes=image:8x8x8x1",
+        source, tmp_path / "one", "--precision=INT8", f"--calibration_table={by_tensorrt}", "--shapes=image:8x8x8x1"
     )
     share, said, code = accuracy(source, tmp_path / "one", images)
     assert code == 0, said["problems"]
@@ -184,9 +180,7 @@ def test_a_ruined_table_ruins_the_answers_so_it_is_really_used(by_tensorrt, zoo_
     source = zoo_model("digits_cnn")
     done = run_tftrt("table", "edit", by_tensorrt, f"--output={tmp_path / 'ruined.json'}", "--scale=.*=0.02")
     assert done.returncode == 0, done.stderr
-    convert(
-        source, tmp_path / "out", "--precision_mode=INT8", f"--calibration_table={tmp_path / 'ruined.json'}", SHAPES
-    )
+    convert(source, tmp_path / "out", "--precision=INT8", f"--calibration_table={tmp_path / 'ruined.json'}", SHAPES)
     manifest = passport.read(tmp_path / "out", passport.MANIFEST)
     assert not any(engine["cached"] for signature in manifest["signatures"] for engine in signature["built"])
     _, said, code = accuracy(source, tmp_path / "out", images)
@@ -220,7 +214,7 @@ def test_every_engine_of_every_signature_gets_a_table_from_tensorrt(zoo_model, t
     said = convert(
         zoo_model("ranker"),
         tmp_path / "out",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={tmp_path / 'data.npz'}",
         "--calibrator=tensorrt",
     )
@@ -253,7 +247,7 @@ def compare_names(name, model, data, tmp_path, *flags):
     convert(
         model,
         tmp_path / "out",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={data}",
         "--use_dynamic_shape",
         "--calibrator=tensorrt",
@@ -339,7 +333,7 @@ def encoder(zoo_model, tmp_path_factory):
     convert(
         source,
         folder / "portable",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={folder / 'data.npz'}",
         "--use_dynamic_shape",
         env=NO_GPU,
@@ -398,9 +392,9 @@ def test_tensorrt_finds_every_range_of_an_engine_with_two_profiles(encoder, tmp_
         "tftrt_tools",
         "build",
         encoder,
-        f"--output_saved_model_dir={tmp_path / 'built'}",
+        f"--output={tmp_path / 'built'}",
         f"--shapes={shapes_of(2, 4)}",
-        "--layers",
+        "--layer_precisions",
         "--noengine_cache",
         f"--log_file={log}",
     ]
@@ -465,7 +459,7 @@ def test_tensorrt_finds_every_range_in_an_engine_that_the_first_request_builds(e
 )
 def test_quantization_aware_models_build_int8_without_calibration(activations, weights, tmp_path):
     quantized.build(tmp_path / "source", activations, weights)
-    flags = ["--precision_mode=INT8", "--shapes=image:4x8x8x3", "--allow_quantization_changes"]
+    flags = ["--precision=INT8", "--shapes=image:4x8x8x3", "--allow_quantization_changes"]
     said = convert(tmp_path / "source", tmp_path / "out", *flags)
     engines = said["signatures"][0]["engines"]
     code, result, error = verify(tmp_path / "source", tmp_path / "out")
@@ -488,7 +482,7 @@ def test_an_explicit_engine_that_is_marked_fp16_cannot_be_built(tmp_path):
     convert(
         tmp_path / "source",
         tmp_path / "out",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         "--use_dynamic_shape",
         "--allow_quantization_changes",
         env=NO_GPU,

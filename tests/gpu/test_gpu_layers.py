@@ -14,13 +14,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone, pytest.mark.timeout(900)]
 def digits(zoo_model, tmp_path_factory):
     """digits_cnn in FP16 with an engine of two profiles, built with --layers."""
     folder = tmp_path_factory.mktemp("layers")
-    convert(zoo_model("digits_cnn"), folder / "converted", "--precision_mode=FP16", "--use_dynamic_shape")
-    build(
-        folder / "converted",
-        "--shapes=image:1x8x8x1,256x8x8x1",
-        "--layers",
-        f"--output_saved_model_dir={folder / 'built'}",
-    )
+    convert(zoo_model("digits_cnn"), folder / "converted", "--precision=FP16", "--use_dynamic_shape")
+    build(folder / "converted", "--shapes=image:1x8x8x1,256x8x8x1", "--layers", f"--output={folder / 'built'}")
     assert passport.read(folder / "built", passport.LAYERS)
     return folder / "built"
 

@@ -31,7 +31,7 @@ def test_twins_share_their_engines(tmp_path):
     built = build(
         tmp_path / "plain",
         f"--shapes={next(iter(name))}:1x8,4x8",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--output={tmp_path / 'out'}",
         cache=tmp_path / "cache",
     )
     engines = {one["name"] for one in engines_of(built)}

@@ -17,9 +17,9 @@ def test_the_plan_answers_as_the_model(kind, tmp_path):
     made = run_tftrt(
         "convert",
         "--backend=tensorrt",
-        f"--input_saved_model_dir={tmp_path / 'm'}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-        "--precision_mode=FP16",
+        f"--model={tmp_path / 'm'}",
+        f"--output={tmp_path / 'plan'}",
+        "--precision=FP16",
         f"--shapes={shapes}",
         timeout=350,
     )

@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def plan(zoo_model, folder):
     """digits_cnn in FP16."""
-    build(zoo_model("digits_cnn"), folder / "digits", "--precision_mode=FP16", f"--shapes={SHAPES}")
+    build(zoo_model("digits_cnn"), folder / "digits", "--precision=FP16", f"--shapes={SHAPES}")
     return folder / "digits"
 
 
@@ -162,7 +162,7 @@ def test_page_trace_and_kept_profile(found, plan, folder):
     assert {"tftrt call", "tftrt input", "tftrt output", "plan:TensorRTPlan"} <= names
     kept = stored.read(str(plan))
     assert kept is not None and not kept.stale and kept.profile.engines == found.engines
-    shown = run_tftrt("profile", plan, "--rows=3", env=NO_GPU)
+    shown = run_tftrt("profile", plan, "--top=3", env=NO_GPU)
     print(shown.stdout)
     assert shown.returncode == 0 and "nothing was measured now" in shown.stdout, shown.stderr
 

@@ -56,7 +56,7 @@ def test_attention_of_keras_is_built_with_its_rewrites_and_without(attention, pr
     for name, flag in (("rewritten", []), ("plain", ["--rewrite=none"])):
         rewrites = exported(attention, tmp_path / f"{name}.onnx", f"--shapes={shapes}", *flag)
         assert ("einsum" in rewrites) == ("layer_norm" in rewrites) == (name == "rewritten")
-        build(tmp_path / f"{name}.onnx", tmp_path / name, f"--precision_mode={precision}", f"--shapes={shapes}")
+        build(tmp_path / f"{name}.onnx", tmp_path / name, f"--precision={precision}", f"--shapes={shapes}")
         code, said, stderr = verify(tmp_path / f"{name}.onnx", tmp_path / name)
         assert code == 0 and said["passed"], stderr
         seen[name] = profiled(tmp_path / name, shapes, tmp_path)
@@ -74,7 +74,7 @@ def test_attention_of_keras_is_built_with_its_rewrites_and_without(attention, pr
 def test_a_long_kernel_as_channels_answers_as_it_did(tmp_path):
     source, shapes = onnx_files.wide(tmp_path / "m.onnx"), "--shapes=x:1x1x20x48,8x1x20x48"
     assert exported(source, tmp_path / "wide.onnx", "--rewrite=+wide_conv")["wide_conv"] == 1
-    build(tmp_path / "wide.onnx", tmp_path / "plan", "--precision_mode=FP16", shapes)
+    build(tmp_path / "wide.onnx", tmp_path / "plan", "--precision=FP16", shapes)
     code, said, stderr = verify(source, tmp_path / "plan")
     assert code == 0 and said["passed"], stderr
 
@@ -114,12 +114,12 @@ def test_what_an_fp16_file_keeps_in_fp32_does_not_overflow_in_the_plan(tmp_path)
     exported(
         source,
         tmp_path / "half.onnx",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         f"--fp32_nodes={onnx_files.TALL_NODES}",
         shapes,
         "--ranges=x:250:300",
     )
-    build(tmp_path / "half.onnx", tmp_path / "plan", "--precision_mode=FP16", shapes)
+    build(tmp_path / "half.onnx", tmp_path / "plan", "--precision=FP16", shapes)
     manifest = json.loads((tmp_path / "plan/assets.extra/tftrt/manifest.json").read_text())
     assert manifest["held"] >= 3 and "OBEY_PRECISION_CONSTRAINTS" in manifest["plan"]["builder_flags"]
     code, said, stderr = verify(source, tmp_path / "plan", "--ranges=x:250:300")
@@ -129,8 +129,8 @@ def test_what_an_fp16_file_keeps_in_fp32_does_not_overflow_in_the_plan(tmp_path)
 def test_what_is_moved_and_what_keeps_from_zero_is_in_fp32_in_the_plan(tmp_path):
     """x [n, 64] goes to a product in FP16; t [n, 4] is moved to an output; log(max(x * x, 1e-12)) is asked for silence."""
     source, shapes = onnx_files.moved_and_clamped(tmp_path / "m.onnx"), "--shapes=x:4x64;t:4x4"
-    exported(source, tmp_path / "half.onnx", "--precision_mode=FP16", shapes)
-    build(tmp_path / "half.onnx", tmp_path / "plan", "--precision_mode=FP16", shapes)
+    exported(source, tmp_path / "half.onnx", "--precision=FP16", shapes)
+    build(tmp_path / "half.onnx", tmp_path / "plan", "--precision=FP16", shapes)
     manifest = json.loads((tmp_path / "plan/assets.extra/tftrt/manifest.json").read_text())
     assert manifest["held"] >= 3 and "OBEY_PRECISION_CONSTRAINTS" in manifest["plan"]["builder_flags"]
     silence = np.zeros((4, 64), np.float32)
@@ -153,13 +153,11 @@ def test_int8_is_written_where_a_plan_with_ranges_takes_it(zoo_model, tmp_path):
     model, shapes = zoo_model("digits_cnn"), "--shapes=image:1x8x8x1,32x8x8x1"
     drawn = ["--calibrate_on_random_data", "--ranges=image:0:1", "--nojudge_precision"]
     exported(model, tmp_path / "plain.onnx")
-    exported(
-        model, tmp_path / "all.onnx", "--precision_mode=INT8", *drawn, f"--output_table={tmp_path / 'ranges.json'}"
-    )
+    exported(model, tmp_path / "all.onnx", "--precision=INT8", *drawn, f"--output_table={tmp_path / 'ranges.json'}")
     build(
         tmp_path / "plain.onnx",
         tmp_path / "ranges",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_table={tmp_path / 'ranges.json'}",
         shapes,
     )
@@ -167,7 +165,7 @@ def test_int8_is_written_where_a_plan_with_ranges_takes_it(zoo_model, tmp_path):
         "export",
         model,
         f"--output={tmp_path / 'some.onnx'}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_table={tmp_path / 'ranges.json'}",
         f"--int8_as={tmp_path / 'ranges'}",
         "--nojudge_precision",
@@ -184,7 +182,7 @@ def test_int8_is_written_where_a_plan_with_ranges_takes_it(zoo_model, tmp_path):
     assert 1 <= written <= 4 and all(
         "which was faster" in one["reason"] for one in nodes.values() if one["precision"] == "FP32"
     )
-    build(tmp_path / "some.onnx", tmp_path / "plan", "--precision_mode=INT8", shapes)
+    build(tmp_path / "some.onnx", tmp_path / "plan", "--precision=INT8", shapes)
     code, said, stderr = verify(tmp_path / "some.onnx", tmp_path / "plan", "--ranges=image:0:1")
     assert code == 0 and said["passed"], stderr
     report(test="plan, INT8 as another plan has it", model="digits_cnn", nodes=written, of=len(nodes), passed=True)
@@ -194,9 +192,9 @@ def test_auto_builds_both_plans(zoo_model, tmp_path):
     words = [
         "convert",
         "--backend=tensorrt",
-        f"--input_saved_model_dir={zoo_model('digits_cnn')}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-        "--precision_mode=INT8",
+        f"--model={zoo_model('digits_cnn')}",
+        f"--output={tmp_path / 'plan'}",
+        "--precision=INT8",
         "--calibrate_on_random_data",
         "--int8_as=auto",
         "--shapes=image:1x8x8x1,32x8x8x1",

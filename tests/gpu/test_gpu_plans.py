@@ -25,13 +25,7 @@ def build(source, target, *flags, cache=None):
     """Returns: the manifest."""
     where = [f"--engine_cache_dir={cache}"] if cache else ["--noengine_cache"]
     done = run_tftrt(
-        "convert",
-        "--backend=tensorrt",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={target}",
-        *flags,
-        *where,
-        timeout=370,
+        "convert", "--backend=tensorrt", f"--model={source}", f"--output={target}", *flags, *where, timeout=370
     )
     assert done.returncode == 0, done.stderr
     return passport.read(target, passport.MANIFEST)
@@ -46,7 +40,7 @@ def cache(tmp_path_factory):
 def plan(zoo_model, tmp_path_factory, cache):
     """digits_cnn in FP16: batch 1, and 2 to 32."""
     path = tmp_path_factory.mktemp("plan") / "digits"
-    build(zoo_model("digits_cnn"), path, "--precision_mode=FP16", SHAPES, cache=cache)
+    build(zoo_model("digits_cnn"), path, "--precision=FP16", SHAPES, cache=cache)
     return path
 
 
@@ -96,7 +90,7 @@ def test_a_second_build_begins_with_the_times_of_the_first_and_a_third_one_comes
     # The plans go, TensorRT's times stay.
     assert run_tftrt("cache", "clear", f"--engine_cache_dir={cache}", "--engine_cache_max_bytes=0").returncode == 0
     second, third = (
-        build(zoo_model("digits_cnn"), tmp_path / name, "--precision_mode=FP16", SHAPES, cache=cache)
+        build(zoo_model("digits_cnn"), tmp_path / name, "--precision=FP16", SHAPES, cache=cache)
         for name in ("again", "third")
     )
     assert first["known_timings"] == 0 and not first["cached"] and second["known_timings"] > 0 and not second["cached"]
@@ -220,7 +214,7 @@ def test_outputs_whose_shapes_depend_on_values(chooser, tmp_path):
 
 def test_int8_takes_the_scales_of_the_graph(tmp_path):
     source = onnx_files.quantized(tmp_path / "quantized.onnx")
-    build(source, tmp_path / "plan", "--precision_mode=INT8", "--shapes=x:64x64")
+    build(source, tmp_path / "plan", "--precision=INT8", "--shapes=x:64x64")
     code, said, stderr = verify(source, tmp_path / "plan", "--shapes=x:64x64")
     assert code == 0 and said["arithmetic"] == "INT8", stderr
     layers = passport.read(tmp_path / "plan", document.LAYER_INFORMATION)
@@ -278,12 +272,7 @@ def test_what_the_parser_refuses_is_named_and_nothing_is_written(tmp_path):
         onnx_files.values(("y", "float32", (2, 4))),
         opset=18,
     )
-    done = run_tftrt(
-        "convert",
-        "--backend=tensorrt",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-    )
+    done = run_tftrt("convert", "--backend=tensorrt", f"--model={source}", f"--output={tmp_path / 'plan'}")
     assert_clear(done, 1, "the_odd_one")
     assert not (tmp_path / "plan").exists()
 
@@ -302,7 +291,7 @@ def test_a_plan_is_built_anew_for_this_machine_and_with_other_shapes(plan, zoo_m
         "build",
         copy,
         "--shapes=image:4x8x8x1",
-        f"--output_saved_model_dir={tmp_path / 'four'}",
+        f"--output={tmp_path / 'four'}",
         f"--engine_cache_dir={cache}",
         timeout=370,
     )

@@ -31,7 +31,7 @@ def dilated(sizes):
 @pytest.mark.parametrize("sizes", [(24, 16), (None, None)], ids=["known", "open"])
 def test_convolutions_with_dilations_run_in_engines(sizes, precision, tmp_path):
     source = save(dilated(sizes), tmp_path / "in")
-    said = convert(source, tmp_path / "out", f"--precision_mode={precision}", "--shapes=x:1x24x16x8,4x24x16x8")
+    said = convert(source, tmp_path / "out", f"--precision={precision}", "--shapes=x:1x24x16x8,4x24x16x8")
     code, result, error = verify(source, tmp_path / "out")
     engines = engines_of(said)
     report(
@@ -52,7 +52,7 @@ def test_a_frozen_input_leaves_few_engines_that_run(tmp_path):
     said = convert(
         source,
         tmp_path / "out",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--freeze=training:false",
         "--shapes=volume:1x8x8x8x1,2x8x8x8x1;training:scalar,scalar",
     )
@@ -70,7 +70,7 @@ def test_a_frozen_input_leaves_few_engines_that_run(tmp_path):
 
 def test_slices_that_count_from_the_end_are_right_in_an_engine_of_several_shapes(tmp_path):
     source = open_sizes(lambda x: x[:, :-3] * x[:, 3:] + x[:, -1:], tmp_path / "in")
-    said = convert(source, tmp_path / "out", "--precision_mode=FP32", "--shapes=x:1x35,4x35")
+    said = convert(source, tmp_path / "out", "--precision=FP32", "--shapes=x:1x35,4x35")
     code, result, error = verify(source, tmp_path / "out")
     report(
         test="slices",
@@ -140,7 +140,7 @@ def test_a_computed_flatten_and_a_dropout_that_keeps_everything_leave_one_engine
 
     source = save(body, tmp_path / "in")
     flags = ["--shapes=x:1x8x8x3,4x8x8x3"] if dynamic else ["--shapes=x:4x8x8x3", "--nouse_dynamic_shape"]
-    said = convert(source, tmp_path / "out", "--precision_mode=FP32", *flags)
+    said = convert(source, tmp_path / "out", "--precision=FP32", *flags)
     code, result, error = verify(source, tmp_path / "out")
     done = said["signatures"][0]["preparation"]
     report(
@@ -157,7 +157,7 @@ def test_a_computed_flatten_and_a_dropout_that_keeps_everything_leave_one_engine
 
 def checked(test, source, folder, precision, shapes, *flags):
     """One engine of all ops, which verifies."""
-    said = convert(source, folder / "out", f"--precision_mode={precision}", f"--shapes={shapes}", *flags)
+    said = convert(source, folder / "out", f"--precision={precision}", f"--shapes={shapes}", *flags)
     code, result, error = verify(source, folder / "out")
     report(
         test=test,
@@ -237,7 +237,7 @@ def test_ops_that_tftrt_refuses_run_in_an_engine_as_others(tmp_path):
         return {"y": tf.nn.relu(tf.einsum("...i,ij->...j", y, weights)) + 1.0}
 
     source = save(serve, tmp_path / "in")
-    said = convert(source, tmp_path / "out", "--precision_mode=FP32", "--shapes=x:1x6,16x6")
+    said = convert(source, tmp_path / "out", "--precision=FP32", "--shapes=x:1x6,16x6")
     code, result, error = verify(source, tmp_path / "out")
     report(
         test="other ops",
@@ -260,7 +260,7 @@ def test_layer_normalizations_of_keras_2_run_in_an_engine(precision, tmp_path):
     source = tmp_path / "in"
     tf.saved_model.save(tf.keras.Model(inputs, layers.Dense(4)(x)), str(source))
     said = convert(
-        source, tmp_path / "out", f"--precision_mode={precision}", f"--shapes={keras_layers.INPUT}:1x24x32,8x24x32"
+        source, tmp_path / "out", f"--precision={precision}", f"--shapes={keras_layers.INPUT}:1x24x32,8x24x32"
     )
     code, result, error = verify(source, tmp_path / "out")
     (signature,) = said["signatures"]
@@ -301,7 +301,7 @@ def test_one_engine_of_a_unet_of_open_sizes_serves_several_sizes(precision, tmp_
     source = tmp_path / "in"
     tf.saved_model.save(tf.keras.Model(inputs, outputs), str(source))
     shapes = f"--shapes={stacks.SAVED_INPUT or 'x'}:1x32x32x3,2x32x32x3,1x48x64x3"
-    said = convert(source, tmp_path / "out", f"--precision_mode={precision}", shapes)
+    said = convert(source, tmp_path / "out", f"--precision={precision}", shapes)
     code, result, error = verify(source, tmp_path / "out")
     report(
         test="open sizes",

@@ -18,7 +18,7 @@ def profiled(zoo_model, tmp_path_factory):
     """(The model, the folder with what the command wrote, the profile): batches 1 and 8 have engines, 4 has none."""
     folder = tmp_path_factory.mktemp("profile")
     model = folder / "model"
-    convert(zoo_model("digits_cnn"), model, "--precision_mode=FP16", EXACT)
+    convert(zoo_model("digits_cnn"), model, "--precision=FP16", EXACT)
     done = run_tftrt(
         "profile",
         model,

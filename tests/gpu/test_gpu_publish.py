@@ -11,7 +11,7 @@ UNVERIFIED = publish.Options(unverified=True)
 
 
 def test_saved_engines_serve_the_shapes_they_were_built_for(zoo_model, tmp_path):
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", EXACT)
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", EXACT)
     done = publish.publish(tmp_path / "model", "m", str(tmp_path / "models"), UNVERIFIED)
     replayed = done.warm_up.replay
     assert replayed.mode == "gpu" and replayed.misses == () and replayed.records
@@ -27,6 +27,6 @@ def test_saved_engines_serve_the_shapes_they_were_built_for(zoo_model, tmp_path)
 
 
 def test_without_engines_the_largest_batch_builds_one_that_serves_all(zoo_model, tmp_path):
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", env=NO_GPU)
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", env=NO_GPU)
     done = publish.publish(tmp_path / "model", "m", str(tmp_path / "models"), UNVERIFIED)
     assert [one.built for one in done.warm_up.replay.records] == [1, 0] and done.warm_up.replay.misses == ()

@@ -15,10 +15,10 @@ SHAPES = f"--shapes={keras_layers.INPUT}:1x24x16,4x24x16"
 # Its normalization stays in TensorFlow, so that TensorRT does not know how many channels come out of it.
 OUTSIDE = "--keep_native_ops=FusedBatchNormV3"
 WAYS = {
-    "FP16": ["--precision_mode=FP16"],
-    "INT8": ["--precision_mode=INT8", "--calibration_data=data.npz"],
+    "FP16": ["--precision=FP16"],
+    "INT8": ["--precision=INT8", "--calibration_data=data.npz"],
     "TensorRT calibrates": [
-        "--precision_mode=INT8",
+        "--precision=INT8",
         "--calibration_data=data.npz",
         "--calibrator=tensorrt",
         "--calibration_batch_size=16",
@@ -63,7 +63,7 @@ def test_convert_goes_on_without_the_node(way, tmp_path):
 def test_build_splits_the_engine_op(way, tmp_path):
     model, flags = source(tmp_path)
     convert(model, tmp_path / "plain", "--use_dynamic_shape", OUTSIDE, *flags[way], env=NO_GPU)
-    done = run_tftrt("build", tmp_path / "plain", f"--output_saved_model_dir={tmp_path / 'out'}", SHAPES, timeout=550)
+    done = run_tftrt("build", tmp_path / "plain", f"--output={tmp_path / 'out'}", SHAPES, timeout=550)
     assert done.returncode == 0, done.stderr
     went_on(f"build {way}", passport.read(tmp_path / "out", passport.MANIFEST), model, tmp_path / "out")
 
@@ -72,8 +72,8 @@ def test_without_leave_the_whole_engine_op_stays(tmp_path):
     model, flags = source(tmp_path)
     done = run_tftrt(
         "convert",
-        f"--input_saved_model_dir={model}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--model={model}",
+        f"--output={tmp_path / 'out'}",
         SHAPES,
         OUTSIDE,
         "--noengine_cache",

@@ -27,7 +27,7 @@ def regress(native, candidate, folder, *flags):
 
 @pytest.mark.parametrize("way", ["--backend=local", "--in_process"])
 def test_the_engines_of_the_candidate_ran(zoo_model, images, tmp_path, way):
-    manifest = convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", EXACT)
+    manifest = convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", EXACT)
     done, document = regress(
         zoo_model("digits_cnn"),
         tmp_path / "model",
@@ -59,9 +59,9 @@ def test_the_engines_of_the_candidate_ran(zoo_model, images, tmp_path, way):
     assert checks["goal/engine_mib_at_most"] == checks["goal/build_seconds_at_most"] == "pass"
 
 
-@pytest.mark.parametrize("way", ["--backend=local", "--in_process"])
+@pytest.mark.parametrize("way", ["--launch=local", "--in_process"])
 def test_a_shape_without_an_engine_fails_the_goal(zoo_model, tmp_path, way):
-    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision_mode=FP16", EXACT)
+    convert(zoo_model("digits_cnn"), tmp_path / "model", "--precision=FP16", EXACT)
     done, document = regress(zoo_model("digits_cnn"), tmp_path / "model", tmp_path, way, "--batch_size=5")
     report(
         test="regress",

@@ -24,7 +24,7 @@ def tftrt(*arguments):
 
 def test_resnet50_is_published_served_and_its_engines_run_there(zoo_model, tmp_path):
     original, models = zoo_model("resnet50", size=224, width=64), tmp_path / "models"
-    manifest = convert(original, tmp_path / "fp16", "--precision_mode=FP16", f"--shapes={SHAPES}")
+    manifest = convert(original, tmp_path / "fp16", "--precision=FP16", f"--shapes={SHAPES}")
     tftrt("verify", original, tmp_path / "fp16", f"--shapes={SHAPES}", BOUNDS)
     tftrt("publish", tmp_path / "fp16", "--model_name=resnet50", f"--base_path={models}")
     shutil.copytree(original, models / "native" / "1")
@@ -45,7 +45,7 @@ def test_resnet50_is_published_served_and_its_engines_run_there(zoo_model, tmp_p
                 "--native_model_name=native",
                 f"--server_pid={server.process.pid}",
                 "--require_engines",
-                "--timeout=120",
+                "--timeout_seconds=120",
                 BOUNDS,
                 "--json=-",
             )

@@ -23,7 +23,7 @@ WATCHED = {"TF_CPP_VMODULE": "trt_engine_op=1", "TF_CPP_MIN_LOG_LEVEL": "0"}
 def models(zoo_model, tmp_path_factory):
     """A folder with digits 1 (FP16, engines for batch 1 and 8), digits_native 1, and models.config."""
     folder = tmp_path_factory.mktemp("smoke")
-    convert(zoo_model("digits_cnn"), folder / "converted", "--precision_mode=FP16", EXACT)
+    convert(zoo_model("digits_cnn"), folder / "converted", "--precision=FP16", EXACT)
     publish.publish(folder / "converted", "digits", str(folder / "models"), publish.Options(unverified=True))
     shutil.copytree(zoo_model("digits_cnn"), folder / "models" / "digits_native" / "1")
     listed = " ".join(

@@ -17,7 +17,7 @@ def engines(request, zoo_model, tmp_path_factory):
     """digits_cnn in FP16 with saved engines for batches of 1 and 8."""
     path = tmp_path_factory.mktemp("tensors") / request.param
     flags = ["--use_dynamic_shape" if request.param == "profiles" else "--nouse_dynamic_shape"]
-    convert(zoo_model("digits_cnn"), path, "--precision_mode=FP16", "--shapes=image:1x8x8x1,8x8x8x1", *flags)
+    convert(zoo_model("digits_cnn"), path, "--precision=FP16", "--shapes=image:1x8x8x1,8x8x8x1", *flags)
     return path
 
 

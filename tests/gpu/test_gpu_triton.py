@@ -25,7 +25,7 @@ def plan(zoo_model, tmp_path_factory):
     """digits_cnn in FP16: batch 1, and 2 to 32."""
     installed()
     path = tmp_path_factory.mktemp("plan") / "digits"
-    build(zoo_model("digits_cnn"), path, "--precision_mode=FP16", SHAPES)
+    build(zoo_model("digits_cnn"), path, "--precision=FP16", SHAPES)
     return path
 
 

@@ -24,7 +24,7 @@ SHAPES = "--shapes=image:1x8x8x1,40x8x8x1"
 
 def arguments(model, images, work, *flags):
     """Without plans, where none are asked for."""
-    alone = [] if any(one.startswith(("--backends", "--server")) for one in flags) else ["--backends=tftrt"]
+    alone = [] if any(one.startswith(("--backend", "--server")) for one in flags) else ["--backend=tftrt"]
     return [
         model,
         f"--data={images / 'held_back.npz'}",
@@ -99,7 +99,7 @@ def test_digits_are_tuned_and_the_winner_converts_to_a_model_that_keeps_the_goal
         "--accuracy=top1:max-degradation=0.01",
         "--max_trials=7",
         f"--output_flagfile={tmp_path / 'winner.flags'}",
-        f"--output_saved_model_dir={tmp_path / 'winner'}",
+        f"--output={tmp_path / 'winner'}",
         f"--html={tmp_path / 'tuning.html'}",
         f"--plot={tmp_path / 'tuning.svg'}",
     )
@@ -138,7 +138,7 @@ def test_digits_are_tuned_and_the_winner_converts_to_a_model_that_keeps_the_goal
     again = run_tftrt(
         "convert",
         f"--flagfile={tmp_path / 'winner.flags'}",
-        f"--output_saved_model_dir={tmp_path / 'again'}",
+        f"--output={tmp_path / 'again'}",
         f"--engine_cache_dir={tmp_path / 'engines'}",
         timeout=400,
     )
@@ -149,7 +149,7 @@ def test_digits_are_tuned_and_the_winner_converts_to_a_model_that_keeps_the_goal
 def test_a_finished_search_is_taken_from_its_folder_and_another_threshold_needs_no_new_trial(
     zoo_model, images, tmp_path
 ):
-    flags = ("--precisions=FP32,FP16", "--max_trials=2")
+    flags = ("--precision=FP32,FP16", "--max_trials=2")
     first, _ = tune(zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=top1:max-degradation=0.01", *flags)
     files = {path.name: path.read_bytes() for path in (tmp_path / "work").glob("trial-*.json")}
     second, _ = tune(zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=top1:threshold=0.9", *flags)
@@ -178,7 +178,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(zoo_model, images, tmp_pat
         images,
         work,
         "--accuracy=top1:max-degradation=0.01",
-        "--precisions=FP32,FP16",
+        "--precision=FP32,FP16",
         "--max_trials=2",
     )
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -204,7 +204,7 @@ def test_an_interrupted_search_goes_on_where_it_ended(zoo_model, images, tmp_pat
         images,
         work,
         "--accuracy=top1:max-degradation=0.01",
-        "--precisions=FP32,FP16",
+        "--precision=FP32,FP16",
         "--max_trials=2",
     )
     assert len(said["trials"]) == 2 and (work / "trial-0001.json").read_bytes() == before
@@ -224,7 +224,7 @@ def test_a_model_that_plain_int8_breaks_is_saved_by_a_few_nodes_kept_high(spread
         "--accuracy=top1:max-degradation=0.01",
         "--max_trials=10",
         "--max_minutes=7",
-        "--precisions=FP16,INT8",
+        "--precision=FP16,INT8",
         "--shapes=image:40x8x8x1",
     )
     note("spread_cnn", said)
@@ -271,12 +271,7 @@ def test_a_goal_of_a_metric_of_your_own_and_shapes_that_no_engine_serves_are_tol
 @stacks.needs_bindings
 def test_plans_are_tried_beside_conversions_and_the_winner_is_written_as_what_it_is(zoo_model, images, tmp_path):
     model, target = zoo_model("digits_cnn"), tmp_path / "winner"
-    flags = (
-        "--accuracy=top1:max-degradation=0.01",
-        "--backends=tftrt,tensorrt",
-        "--max_trials=6",
-        f"--output_saved_model_dir={target}",
-    )
+    flags = ("--accuracy=top1:max-degradation=0.01", "--backend=tftrt,tensorrt", "--max_trials=6", f"--output={target}")
     said, done = tune(model, images, tmp_path / "work", *flags)
     note("digits_cnn, plans", said)
     trials = said["trials"]
@@ -312,8 +307,8 @@ def test_plans_alone_are_tuned_and_their_recipe_makes_the_winner_again(zoo_model
         images,
         tmp_path / "work",
         "--accuracy=top1:max-degradation=0.01",
-        "--backends=tensorrt",
-        "--precisions=FP16",
+        "--backend=tensorrt",
+        "--precision=FP16",
         f"--output_flagfile={tmp_path / 'winner.flags'}",
     )
     assert (
@@ -324,10 +319,7 @@ def test_plans_alone_are_tuned_and_their_recipe_makes_the_winner_again(zoo_model
     export, convert = (shlex.split(one)[1:] for one in said["recipe"])
     onnx = next(pathlib.Path(one.removeprefix("--output=")) for one in export if one.startswith("--output="))
     onnx.unlink()
-    for words in (
-        export,
-        [*(one for one in convert if "output_saved" not in one), f"--output_saved_model_dir={tmp_path / 'again'}"],
-    ):
+    for words in (export, [*(one for one in convert if "output_saved" not in one), f"--output={tmp_path / 'again'}"]):
         done = run_tftrt(*words, timeout=400)
         assert done.returncode == 0, done.stdout + done.stderr
     assert (
@@ -342,9 +334,9 @@ def test_a_plan_that_misses_the_goal_keeps_nodes_in_fp32(zoo_model, images, tmp_
         images,
         tmp_path / "work",
         "--accuracy=snr_db:threshold=300",
-        "--backends=tensorrt",
-        "--precisions=INT8",
-        "--calibration_methods=max",
+        "--backend=tensorrt",
+        "--precision=INT8",
+        "--calibration_method=max",
         "--max_trials=3",
         code=3,
     )
@@ -366,9 +358,9 @@ def test_what_the_server_does_not_run_is_compared_in_one_table_with_and_without_
         tmp_path / "work",
         "--accuracy=top1:max-degradation=0.01",
         "--server=tensorflow",
-        "--precisions=FP32,FP16",
+        "--precision=FP32,FP16",
         "--max_trials=9",
-        f"--output_saved_model_dir={tmp_path / 'winner'}",
+        f"--output={tmp_path / 'winner'}",
         f"--html={tmp_path / 'tuning.html'}",
     )
     note("digits_cnn, plans compared", said)
@@ -395,8 +387,8 @@ def test_int8_where_tensorrt_chooses_it_is_one_more_candidate(zoo_model, images,
         tmp_path / "work",
         "--accuracy=snr_db:threshold=5",
         "--server=triton",
-        "--backends=tensorrt",
-        "--precisions=INT8",
+        "--backend=tensorrt",
+        "--precision=INT8",
         "--max_trials=2",
     )
     note("int8_as", said)

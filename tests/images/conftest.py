@@ -77,7 +77,7 @@ def published(built, store):
     job = yaml.safe_load((ROOT / "serving/kubernetes/3-build.yaml").read_text())
     (container,) = job["spec"]["template"]["spec"]["containers"]
     (script,) = container["args"]
-    flags = "--input_saved_model_dir=/models/originals/digits --output_saved_model_dir=/models/work/digits --precision_mode=FP16"
+    flags = "--model=/models/originals/digits --output=/models/work/digits --precision=FP16"
     script, lines = re.subn("^tftrt build .*$", f"tftrt convert {flags}", script, flags=re.MULTILINE)
     assert lines == 1
     options = [f"--volume={store}:/models", f"--entrypoint={json.dumps(container['command'])}", *built.switch]

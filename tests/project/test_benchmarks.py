@@ -139,15 +139,13 @@ def test_latency_table_has_one_line_a_batch_size():
 
 
 def test_the_winners_flags_become_a_tuned_column(tmp_path):
-    flags = tuning.flags_of(
-        "--input_saved_model_dir=/m\n--precision_mode=INT8\n--high_precision_nodes=a/b c|d\\.e\n--shapes=x:32x8\n"
-    )
+    flags = tuning.flags_of("--model=/m\n--precision=INT8\n--high_precision_nodes=a/b c|d\\.e\n--shapes=x:32x8\n")
     (tmp_path / "tuned.flags").write_text(f"--tuned=digits_cnn:{flags}\n")
-    options = precision.parse(["--precisions=tuned", "--models=digits_cnn", f"@{tmp_path / 'tuned.flags'}"])
+    options = precision.parse(["--precision=tuned", "--models=digits_cnn", f"@{tmp_path / 'tuned.flags'}"])
     ((_, (column,)),) = precision._chosen(options)
     settings = precision.cases.settings(column, "x:1x8")
     assert (settings.precision_mode, settings.high_precision_nodes, settings.shapes) == ("INT8", "a/b c|d\\.e", "x:1x8")
-    assert tuning.flags_of("--nouse_dynamic_shape\n").startswith("--precision_mode=FP32 ")
+    assert tuning.flags_of("--nouse_dynamic_shape\n").startswith("--precision=FP32 ")
 
 
 def test_the_table_of_a_search_names_the_winner_and_what_failed():

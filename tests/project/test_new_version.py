@@ -199,16 +199,13 @@ def test_what_a_step_reads_an_earlier_one_has_made():
         for argv in lines(step):
             values = dict(word.lstrip("-").partition("=")[::2] for word in argv[2:] if word.startswith("--"))
             named = [word for word in argv[2:] if word.startswith("/")]
+            output = named.pop() if argv[1] == "convert" else values.get("output")
             reads = [
                 *named,
-                *(
-                    values[key]
-                    for key in ("input_saved_model_dir", "native", "candidate", "data", "model_config_file")
-                    if key in values
-                ),
+                *(values[key] for key in ("native", "candidate", "data", "model_config_file") if key in values),
             ]
             assert {one for one in reads if one.startswith("/")} <= made, argv
-            if output := values.get("output_saved_model_dir"):
+            if output:
                 made |= {output, *(f"{output}/{kind}" for kind in KINDS)}
 
 
@@ -283,7 +280,7 @@ class Way:
 
     def _built(self, argv):
         """It takes GPUs: the converted model stands for that of each kind."""
-        (output,) = (word.partition("=")[2] for word in argv if word.startswith("--output_saved_model_dir="))
+        (output,) = (word.partition("=")[2] for word in argv if word.startswith("--output="))
         for kind in KINDS:
             shutil.copytree(argv[2], os.path.join(output, kind))
 
@@ -301,7 +298,7 @@ def server(folder, config):
         "-m",
         "tftrt_tools",
         *argv,
-        "--backend=local",
+        "--launch=local",
         "--port=0",
         f"--model_config_file={config}",
     ]
@@ -386,7 +383,7 @@ def scripts(*names):
 @pytest.mark.slow
 def test_the_jobs_of_kubernetes_lead_from_converted_models_to_versions(zoo_model, converted, tmp_path):
     """Of one kind, and of several: what builds is left to GPUs, and converted models lie where it would have written."""
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
     shutil.copytree(zoo_model("digits_cnn"), tmp_path / "originals/digits")
     for kind in KINDS:
         shutil.copytree(model, tmp_path / "work/digits-by-gpu" / kind)

@@ -63,7 +63,7 @@ def test_a_tuned_column_follows_its_flags():
         "mse",
     )
     assert settings.shapes == "x:1x8" and settings.dynamic and not settings.allow_build_at_runtime
-    (column,) = cases.columns(["tuned"], ["entropy"], "--precision_mode=FP16 --fp32_nodes=d")
+    (column,) = cases.columns(["tuned"], ["entropy"], "--precision=FP16 --fp32_nodes=d")
     assert (column.precision, column.table, cases.settings(column, "").fp32_nodes) == ("FP16", "", "d")
 
 
@@ -71,11 +71,11 @@ def test_a_tuned_column_follows_its_flags():
     "flag, said",
     [
         ("--models=resnet51", "resnet51"),
-        ("--precisions=INT4", "INT4"),
+        ("--precision=INT4", "INT4"),
         ("--methods=median", "median"),
         ("--batches=0", "1 or more"),
         ("--tuned=spread_cnn", "MODEL:"),
-        ("--tuned=spread_cnn:--precision_mode=INT4", "INT4"),
+        ("--tuned=spread_cnn:--precision=INT4", "INT4"),
         ("--split=vgg", "vgg"),
         ("--model_options=resnet50:depth=3", "depth"),
         ("--gpus=0", "GPU"),
@@ -202,7 +202,7 @@ class FakeWorker:
 
 def runner(tmp_path, monkeypatch, deadly, deadline=float("inf"), prepared=None):
     (one,), options = work_of(
-        "--models=digits_cnn", "--precisions=FP32,FP16", "--dry_cpu", f"--models_dir={tmp_path}", tmp_path=tmp_path
+        "--models=digits_cnn", "--precision=FP32,FP16", "--dry_cpu", f"--models_dir={tmp_path}", tmp_path=tmp_path
     )
     workers = []
 

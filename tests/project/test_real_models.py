@@ -43,7 +43,7 @@ def test_models_with_a_licence_that_forbids_things_are_run_only_when_they_are_na
 
 
 @pytest.mark.parametrize(
-    "flag, said", [("--models=resnet51", "resnet51"), ("--precisions=INT4", "INT4"), ("--methods=median", "median")]
+    "flag, said", [("--models=resnet51", "resnet51"), ("--precision=INT4", "INT4"), ("--methods=median", "median")]
 )
 def test_wrong_options_are_refused_with_what_there_is(flag, said, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -71,9 +71,9 @@ def test_what_pip_refuses_is_said(tmp_path, monkeypatch):
 
 def test_without_a_gpu_nothing_is_built_and_with_one_both_batches_are_timed(tmp_path):
     (case,) = cases.chosen(["fer"])
-    plain = [step.name for step in steps.steps(case, tmp_path, tmp_path, options(tmp_path, "--precisions=FP16"))]
+    plain = [step.name for step in steps.steps(case, tmp_path, tmp_path, options(tmp_path, "--precision=FP16"))]
     assert plain == ["inspect", "convert FP16", "verify FP16", "export ONNX"]
-    chosen = options(tmp_path, "--precisions=INT8", "--methods=auto", "--gpu", "--convert_flags=--max_engines=3")
+    chosen = options(tmp_path, "--precision=INT8", "--methods=auto", "--gpu", "--convert_flags=--max_engines=3")
     found = list(steps.steps(case, tmp_path, tmp_path, chosen))
     assert [step.name for step in found] == [
         "inspect",
@@ -206,7 +206,7 @@ def digits(tmp_path_factory, zoo_model):
 @pytest.mark.slow
 def test_a_model_goes_through_and_a_second_run_has_nothing_left(digits, tmp_path):
     folder, case = digits
-    chosen = options(tmp_path, "--precisions=FP32")
+    chosen = options(tmp_path, "--precision=FP32")
     endless = run.Limits(float("inf"), float("inf"), float("inf"))
     run.run((case,), folder, chosen, run.Limits(0, float("inf"), float("inf")))
     assert _precision_run.read(chosen.output / run.FILE) == []
@@ -228,7 +228,7 @@ def test_a_model_goes_through_and_a_second_run_has_nothing_left(digits, tmp_path
 
 def test_a_step_that_takes_too_long_is_stopped_and_only_the_end_of_the_run_is_no_result(digits, tmp_path):
     folder, case = digits
-    chosen = options(tmp_path, "--precisions=FP32")
+    chosen = options(tmp_path, "--precision=FP32")
     run.run((case,), folder, chosen, run.Limits(0.3, float("inf"), float("inf")))
     (cut,) = _precision_run.read(chosen.output / run.FILE)
     assert (cut["kind"], cut["column"], cut["exit"]) == ("cut", "inspect", 124)
@@ -242,7 +242,7 @@ def test_a_step_that_takes_too_long_is_stopped_and_only_the_end_of_the_run_is_no
 
 def test_a_conversion_is_made_anew_while_a_step_behind_it_is_left(digits, tmp_path):
     folder, case = digits
-    planned = list(steps.steps(case, folder, tmp_path, options(tmp_path, "--precisions=FP32", "--gpu")))
+    planned = list(steps.steps(case, folder, tmp_path, options(tmp_path, "--precision=FP32", "--gpu")))
     convert, after = planned[1], tuple(planned[2:])
     done = [line("digits", "convert FP32"), line("digits", "verify FP32"), line("digits", "regress FP32 batch 1")]
     assert not run.finished(case.name, convert, after, done)

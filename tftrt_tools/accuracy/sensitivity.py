@@ -119,9 +119,7 @@ def study(model: str | os.PathLike[str] | Source, settings: Settings, options: O
 def check_asked(precision: str, options: Options) -> None:
     """Refuse what cannot be studied. Raises: UsageError."""
     if precision not in ("INT8", "FP16"):
-        raise errors.UsageError(
-            f"--precision_mode={precision} rounds nothing that could be studied", "use INT8 or FP16"
-        )
+        raise errors.UsageError(f"--precision={precision} rounds nothing that could be studied", "use INT8 or FP16")
     if not options.data:
         raise errors.UsageError(
             "--data is missing: harm is measured on inputs",

@@ -42,7 +42,7 @@ Texts = str | Sequence[str]
 def inspect(
     model: Path,
     *,
-    precision_mode: str | None = None,
+    precision: str | None = None,
     shapes: str | None = None,
     signature_keys: Texts | None = None,
     minimum_segment_size: int | None = None,
@@ -54,7 +54,7 @@ def inspect(
 
     Args:
       model: path of a SavedModel, a Keras file, or a model that TF-TRT does not convert, such as an ONNX file.
-      precision_mode: FP32 [default], FP16 or INT8. shapes: sizes for which FLOPs are counted, such as "image:8x224x224x3".
+      precision: FP32 [default], FP16 or INT8. shapes: sizes for which FLOPs are counted, such as "image:8x224x224x3".
       signature_keys: of the signatures, all by default. minimum_segment_size: nodes that an engine needs. use_dynamic_shape: explicit
       batch mode. check: raise CheckFailed where something disagrees, or where nothing would run in TensorRT.
       flags: the others of `tftrt inspect --help`.
@@ -63,7 +63,7 @@ def inspect(
     one: `engines`, `findings`. Overview of one that is not converted: `signatures`, `ops`.
     """
     arguments = {
-        "precision_mode": precision_mode,
+        "precision": precision,
         "shapes": shapes,
         "signature_keys": signature_keys,
         "minimum_segment_size": minimum_segment_size,
@@ -78,7 +78,7 @@ def calibrate(
     model: Path,
     *,
     calibration_data: Data | None = None,
-    output_table: Path | None = None,
+    output: Path | None = None,
     shapes: str | None = None,
     calibration_method: str | None = None,
     calibration_batch_size: int | None = None,
@@ -92,7 +92,7 @@ def calibrate(
     Args:
       model: path of a SavedModel, a Keras file, or a converted model.
       calibration_data: representative inputs: a path or module:function, {input: array}, or an iterable of batches, of which no more is
-      read than num_calibration_batches need, by default all. output_table: the file to write. shapes: the conversion's.
+      read than num_calibration_batches need, by default all. output: the file to write. shapes: the conversion's.
       calibration_method: auto [default], entropy, percentile, mse or max. calibration_batch_size, num_calibration_batches: what is used
       of the data. compare: measure every method, in `calibration.comparison`. overwrite: replace the file. flags: the others of
       `tftrt calibrate --help`.
@@ -101,7 +101,7 @@ def calibrate(
     """
     arguments = {
         "calibration_data": calibration_data,
-        "output_table": output_table,
+        "output": output,
         "shapes": shapes,
         "calibration_method": calibration_method,
         "calibration_batch_size": calibration_batch_size,
@@ -117,7 +117,7 @@ def convert(
     model: Path,
     output: Path | None = None,
     *,
-    precision_mode: str | None = None,
+    precision: str | None = None,
     shapes: str | None = None,
     calibration_data: Data | None = None,
     calibration_table: Path | None = None,
@@ -135,7 +135,7 @@ def convert(
 
     Args:
       model: path of a SavedModel, a Keras file, or, for a plan, an ONNX file. output: the directory to make; it may be left out with
-      dry_run, which writes nothing. precision_mode: FP32 [default], FP16 or INT8. shapes: to build engines for, on a GPU, such as
+      dry_run, which writes nothing. precision: FP32 [default], FP16 or INT8. shapes: to build engines for, on a GPU, such as
       "image:1x224x224x3,8x224x224x3". calibration_data: for INT8: a path or module:function, {input: array}, or an iterable of batches;
       or calibration_table, of `calibrate`. calibration_method: auto [default], entropy, percentile, mse or max. use_dynamic_shape:
       explicit batch mode. minimum_segment_size: nodes that an engine needs. signature_keys: all by default. freeze: inputs that get
@@ -146,7 +146,7 @@ def convert(
     Raises: CheckFailed where no engine came out, or where one was refused; that conversion is then its `result`, and it is written.
     """
     arguments = {
-        "precision_mode": precision_mode,
+        "precision": precision,
         "shapes": shapes,
         "calibration_data": calibration_data,
         "calibration_table": calibration_table,
@@ -168,7 +168,7 @@ def build(
     model: Path,
     *,
     shapes: str | None = None,
-    output_saved_model_dir: Path | None = None,
+    output: Path | None = None,
     strip: bool | None = None,
     repeat: int | None = None,
     overwrite: bool | None = None,
@@ -177,20 +177,14 @@ def build(
     """The engines of a converted model, on this machine's GPU, or a plan anew: `tftrt build`.
 
     Args:
-      model: path of what `convert` made. shapes: to build engines for; of a plan by default its own. output_saved_model_dir: by default the
+      model: path of what `convert` made. shapes: to build engines for; of a plan by default its own. output: by default the
       model itself is replaced. strip: take the engines away instead. repeat: builds, of which the fastest is kept. overwrite: replace what
       is at the output. flags: the others of `tftrt build --help`.
 
     Returns: Build: `built`, `unbuilt`; Built of a plan; Repeated with repeat; FleetBuild with on. Raises: CheckFailed where an
     engine was refused.
     """
-    arguments = {
-        "shapes": shapes,
-        "output_saved_model_dir": output_saved_model_dir,
-        "strip": strip,
-        "repeat": repeat,
-        "overwrite": overwrite,
-    }
+    arguments = {"shapes": shapes, "output": output, "strip": strip, "repeat": repeat, "overwrite": overwrite}
     done: Build | Built | Repeated | FleetBuild | Made = calling.result("build", [model], arguments, flags)
     return done
 
@@ -278,7 +272,7 @@ def export(
     *,
     output: Path | None = None,
     target: str | None = None,
-    precision_mode: str | None = None,
+    precision: str | None = None,
     data: Data | None = None,
     calibration_data: Data | None = None,
     signature_keys: Texts | None = None,
@@ -289,7 +283,7 @@ def export(
 
     Args:
       model: path of a model of TensorFlow, Keras or PyTorch, or an ONNX file that others made. output: the file to write, FILE.onnx.
-      target: who will read it: "8.5" [default], "10", "11" or "onnxruntime". precision_mode: written into the graph: FP32 [default], FP16
+      target: who will read it: "8.5" [default], "10", "11" or "onnxruntime". precision: written into the graph: FP32 [default], FP16
       or INT8. data: inputs to compare on, as of `verify`. calibration_data: for INT8. signature_keys: all by default. thresholds: bounds on
       the difference. flags: the others of `tftrt export --help`.
 
@@ -299,7 +293,7 @@ def export(
     arguments = {
         "output": output,
         "target": target,
-        "precision_mode": precision_mode,
+        "precision": precision,
         "data": data,
         "calibration_data": calibration_data,
         "signature_keys": signature_keys,
@@ -435,12 +429,12 @@ def tune(
     shapes: str | None = None,
     labels: Path | None = None,
     calibration_data: Path | None = None,
-    precisions: Texts | None = None,
-    backends: Texts | None = None,
+    precision: Texts | None = None,
+    backend: Texts | None = None,
     max_trials: int | None = None,
     max_minutes: float | None = None,
     work_dir: Path | None = None,
-    output_saved_model_dir: Path | None = None,
+    output: Path | None = None,
     **flags: object,
 ) -> Tuning:
     """The fastest conversion that keeps an accuracy goal, found on this machine's GPU: `tftrt tune`.
@@ -448,8 +442,8 @@ def tune(
     Args:
       model: path of the model. data: rows to score; labels: their right answers; calibration_data: for INT8. All are paths, because the
       commands that make the winner again name them. accuracy: the goal, such as "top1:max-degradation=0.01". shapes: whose speed counts.
-      precisions, backends: to try. max_trials, max_minutes: the budget. work_dir: where the trials are kept, from which the same call goes
-      on. output_saved_model_dir: make the winner there. flags: the others of `tftrt tune --help`.
+      precision, backend: to try. max_trials, max_minutes: the budget. work_dir: where the trials are kept, from which the same call goes
+      on. output: make the winner there. flags: the others of `tftrt tune --help`.
 
     Returns: Tuning: `winner`, `trials`, `recipe`. Raises: CheckFailed where no trial keeps the goal, with the Tuning as its `result`.
     """
@@ -459,12 +453,12 @@ def tune(
         "shapes": shapes,
         "labels": labels,
         "calibration_data": calibration_data,
-        "precisions": precisions,
-        "backends": backends,
+        "precision": precision,
+        "backend": backend,
         "max_trials": max_trials,
         "max_minutes": max_minutes,
         "work_dir": work_dir,
-        "output_saved_model_dir": output_saved_model_dir,
+        "output": output,
     }
     done: Tuning = calling.result("tune", [model], arguments, flags)
     return done
@@ -474,13 +468,13 @@ def optimize(
     model: Path,
     *,
     data: Path | None = None,
-    goal: str | None = None,
-    output_saved_model_dir: Path | None = None,
+    accuracy: str | None = None,
+    output: Path | None = None,
     labels: Path | None = None,
     calibration_data: Path | None = None,
-    batch_sizes: int | Sequence[int] | None = None,
+    batch_size: int | Sequence[int] | None = None,
     shapes: str | None = None,
-    precisions: Texts | None = None,
+    precision: Texts | None = None,
     slo: str | None = None,
     max_minutes: float | None = None,
     work_dir: Path | None = None,
@@ -490,8 +484,8 @@ def optimize(
 
     Args:
       model: path of the model. data: rows to score; labels: their right answers; calibration_data: for INT8. All are paths, because the
-      steps and the commands that they are name them. goal: such as "top1:max-degradation=0.01". output_saved_model_dir: the directory to
-      make. batch_sizes, or shapes: what has to be fast. precisions: to choose from. slo: the promise of a service. max_minutes: the budget.
+      steps and the commands that they are name them. accuracy: such as "top1:max-degradation=0.01". output: the directory to
+      make. batch_size, or shapes: what has to be fast. precision: to choose from. slo: of the service. max_minutes: the budget.
       work_dir: where the results are kept, from which the same call goes on. flags: the others of `tftrt optimize --help`.
 
     Returns: Story: `outcome` ("kept" or "open"), `verdict`, `steps`, `left`.
@@ -499,13 +493,13 @@ def optimize(
     """
     arguments = {
         "data": data,
-        "goal": goal,
-        "output_saved_model_dir": output_saved_model_dir,
+        "accuracy": accuracy,
+        "output": output,
         "labels": labels,
         "calibration_data": calibration_data,
-        "batch_sizes": batch_sizes,
+        "batch_size": batch_size,
         "shapes": shapes,
-        "precisions": precisions,
+        "precision": precision,
         "slo": slo,
         "max_minutes": max_minutes,
         "work_dir": work_dir,

@@ -11,7 +11,7 @@ refuses a file that has another word in a field of such a type.
 import typing
 from typing import Literal
 
-# --precision_mode, and the precision of an engine op.
+# --precision, and the precision of an engine op.
 Precision = Literal["FP32", "FP16", "INT8"]
 PRECISIONS: tuple[Precision, ...] = typing.get_args(Precision)
 

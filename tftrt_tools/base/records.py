@@ -28,7 +28,7 @@ if typing.TYPE_CHECKING:
     import cattrs
     from typing_extensions import Self
 
-_KEY, _DIGITS = "tftrt_key", "tftrt_digits"
+_KEY, _DIGITS, _FLAG = "tftrt_key", "tftrt_digits", "tftrt_flag"
 # Keys of a field's metadata, as `field` sets them.
 HELP, REPEATED = "tftrt_help", "tftrt_repeated"
 
@@ -59,16 +59,30 @@ class Record:
 
 
 def field(
-    *, key: str | None = None, digits: int | None = None, help: str = "", repeated: bool = False, **options: typing.Any
+    *,
+    key: str | None = None,
+    digits: int | None = None,
+    help: str = "",
+    flag: str = "",
+    repeated: bool = False,
+    **options: typing.Any,
 ) -> typing.Any:
     """A dataclass field whose written form differs, or that is a flag too.
 
     Args:
       key: its name in the file. digits: to which it is rounded there.
-      help: what `--help` says of its flag; "" for no flag. repeated: whether the flag of a list is given once for each value.
+      help: what `--help` says of its flag; "" for no flag. flag: its flag's name, where that is another one. repeated: whether the flag
+        of a list is given once for each value.
       options: of dataclasses.field.
     """
-    return dataclasses.field(metadata={_KEY: key, _DIGITS: digits, HELP: help, REPEATED: repeated}, **options)
+    return dataclasses.field(
+        metadata={_KEY: key, _DIGITS: digits, HELP: help, _FLAG: flag, REPEATED: repeated}, **options
+    )
+
+
+def flag(field: dataclasses.Field[typing.Any]) -> str:
+    """The name of a field's flag."""
+    return field.metadata.get(_FLAG) or field.name
 
 
 def plain(value: typing.Any) -> typing.Any:

@@ -159,7 +159,7 @@ def test_weights_that_are_not_finite_are_told_as_by_verify(broken, tftrt, tmp_pa
         "sensitivity",
         model,
         f"--data={path}",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--minimum_segment_size=1",
         f"--json={tmp_path / 's.json'}",
     )
@@ -173,13 +173,7 @@ def test_weights_that_are_not_finite_are_told_as_by_verify(broken, tftrt, tmp_pa
         and "next:" not in done.stdout
     )
     converted = tmp_path / "converted"
-    done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={model}",
-        f"--output_saved_model_dir={converted}",
-        "--precision_mode=FP16",
-        "--minimum_segment_size=1",
-    )
+    done = tftrt("convert", f"--model={model}", f"--output={converted}", "--precision=FP16", "--minimum_segment_size=1")
     done = tftrt("verify", model, converted, f"--data={path}")
     assert done.returncode == 3 and "itself: check the inputs and the weights)" in done.stdout
 
@@ -303,7 +297,7 @@ def test_a_picture_of_an_unknown_kind_is_refused():
 
 def test_calibration_data_where_nothing_is_calibrated_is_refused(tftrt, chain):
     model, path = chain
-    done = tftrt("sensitivity", model, f"--data={path}", "--precision_mode=FP16", f"--calibration_data={path}")
+    done = tftrt("sensitivity", model, f"--data={path}", "--precision=FP16", f"--calibration_data={path}")
     assert done.returncode == errors.EXIT_USAGE and "no effect" in done.stderr
 
 

@@ -22,13 +22,7 @@ GRAPH, INT8, FP16 = (f"PASSED ({what}; no engine ran)" for what in ("the graph",
 
 
 def converted(model, target, *flags, precision="INT8"):
-    done = run_tftrt(
-        "convert",
-        f"--input_saved_model_dir={model}",
-        f"--output_saved_model_dir={target}",
-        f"--precision_mode={precision}",
-        *flags,
-    )
+    done = run_tftrt("convert", f"--model={model}", f"--output={target}", f"--precision={precision}", *flags)
     assert done.returncode == 0, done.stderr
     return target, done.stdout
 

@@ -33,7 +33,7 @@ def copy(tmp_path):
 
 @pytest.mark.parametrize("name", saved_models.NAMES)
 def test_every_sample_model_answers_like_its_original(name, tftrt, zoo_model, converted, tmp_path):
-    target = converted(name, "--precision_mode=FP16", *FLAGS[name])
+    target = converted(name, "--precision=FP16", *FLAGS[name])
     data = saved_inputs(tmp_path / "data.npz", name)
     done = tftrt("verify", zoo_model(name), target, f"--data={data}", "--json=-", "--nowrite")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,7 +50,7 @@ def test_every_sample_model_answers_like_its_original(name, tftrt, zoo_model, co
 
 
 def test_the_result_goes_into_the_model_with_both_digests(tftrt, zoo_model, converted, copy):
-    target = copy(converted("ranker", "--precision_mode=FP16"))
+    target = copy(converted("ranker", "--precision=FP16"))
     assert tftrt("verify", zoo_model("ranker"), target).returncode == 0
     said = passport.read(target, passport.VERIFY)
     assert (
@@ -61,7 +61,7 @@ def test_the_result_goes_into_the_model_with_both_digests(tftrt, zoo_model, conv
 
 
 def test_a_model_that_cannot_keep_the_result_loses_no_other_copy_of_it(tftrt, zoo_model, converted, copy, tmp_path):
-    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    target = copy(converted("digits_cnn", "--precision=FP16"))
     (target / "assets.extra/tftrt/verify.json").mkdir()  # No file can take this name, not even for root.
     done = tftrt(
         "verify", zoo_model("digits_cnn"), target, f"--json={tmp_path / 'v.json'}", f"--html={tmp_path / 'v.html'}"
@@ -81,7 +81,7 @@ def test_random_inputs_are_the_same_for_the_same_seed(tftrt, zoo_model, converte
         done = tftrt(
             "verify",
             zoo_model("tf1_export"),
-            converted("tf1_export", "--precision_mode=FP16"),
+            converted("tf1_export", "--precision=FP16"),
             f"--seed={seed}",
             f"--json={tmp_path / 'out.json'}",
             "--nowrite",
@@ -142,7 +142,7 @@ def test_accuracy_of_both_models_on_labels(tftrt, zoo_model, converted, tmp_path
     done = tftrt(
         "verify",
         zoo_model("digits_cnn"),
-        converted("digits_cnn", "--precision_mode=FP16"),
+        converted("digits_cnn", "--precision=FP16"),
         f"--data={tmp_path / 'images.npz'}",
         f"--labels={tmp_path / 'labels.npy'}",
         "--json=-",
@@ -184,7 +184,7 @@ def _scale_weights(path, factor):
 
 
 def test_a_model_that_answers_otherwise_fails_and_names_the_output(tftrt, zoo_model, converted, copy):
-    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    target = copy(converted("digits_cnn", "--precision=FP16"))
     _scale_weights(target, 1.05)
     done = tftrt("verify", zoo_model("digits_cnn"), target)
     assert done.returncode == 3 and "FAILED" in done.stdout
@@ -193,14 +193,14 @@ def test_a_model_that_answers_otherwise_fails_and_names_the_output(tftrt, zoo_mo
 
 
 def test_nan_fails(tftrt, zoo_model, converted, copy):
-    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    target = copy(converted("digits_cnn", "--precision=FP16"))
     _scale_weights(target, float("nan"))
     done = tftrt("verify", zoo_model("digits_cnn"), target, "--thresholds=snr_db>=0,cosine>=0")
     assert done.returncode == 3 and "NaN or Inf" in done.stdout
 
 
 def test_bounds_can_be_set_per_output(tftrt, zoo_model, converted, copy):
-    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    target = copy(converted("digits_cnn", "--precision=FP16"))
     _scale_weights(target, 1.001)
     loose = "--thresholds=serving_default/probabilities:snr_db>=10,cosine>=0.5"
     # With the bounds of an output that nobody set, test_a_model_that_answers_otherwise_fails_and_names_the_output.
@@ -209,7 +209,7 @@ def test_bounds_can_be_set_per_output(tftrt, zoo_model, converted, copy):
 
 
 def test_a_lost_signature_fails(tftrt, zoo_model, converted, copy):
-    target = copy(converted("ranker", "--precision_mode=FP16"))
+    target = copy(converted("ranker", "--precision=FP16"))
     proto = protos.read(target)
     del proto.meta_graphs[0].signature_def["item_embedding"]
     (target / "saved_model.pb").write_bytes(proto.SerializeToString())
@@ -218,7 +218,7 @@ def test_a_lost_signature_fails(tftrt, zoo_model, converted, copy):
 
 
 def test_a_model_without_its_native_segments_cannot_be_run_here(tftrt, zoo_model, converted, copy):
-    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    target = copy(converted("digits_cnn", "--precision=FP16"))
     proto = protos.read(target)
     library = proto.meta_graphs[0].graph_def.library
     kept = [function for function in library.function if "native_segment" not in function.signature.name]
@@ -253,7 +253,7 @@ def test_data_from_a_function(tftrt, zoo_model, converted, tmp_path):
         "def nothing():\n  return iter(())\n"
         "def ends():\n  raise SystemExit('no data here')\n"
     )
-    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision=FP16")
     done = tftrt("verify", *pair, "--data=my_data:calls", "--json=-", "--nowrite", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)["shapes"] == [
         "serving_default(image 1x8x8x1)",
@@ -297,7 +297,7 @@ def bad_data(tmp_path_factory):
     ],
 )
 def test_bad_data_is_one_clear_line(tftrt, zoo_model, converted, bad_data, file, says):
-    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision=FP16")
     assert_clear(tftrt("verify", *pair, f"--data={bad_data / file}"), 2, says)
 
 
@@ -316,14 +316,12 @@ def test_bad_data_is_one_clear_line(tftrt, zoo_model, converted, bad_data, file,
     ],
 )
 def test_bad_flags_are_one_clear_line(tftrt, zoo_model, converted, flags, says):
-    done = tftrt(
-        "verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16"), *flags, "--nowrite"
-    )
+    done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision=FP16"), *flags, "--nowrite")
     assert_clear(done, 2, says)
 
 
 def test_labels_that_do_not_fit(tftrt, zoo_model, converted, bad_data):
-    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    pair = zoo_model("digits_cnn"), converted("digits_cnn", "--precision=FP16")
     done = tftrt("verify", *pair, f"--data={bad_data / 'good.npz'}", f"--labels={bad_data / 'labels.npy'}", "--nowrite")
     assert_clear(done, 2, "2 int64 values for 4 rows")
 
@@ -344,18 +342,18 @@ def test_more_labels_than_rows_belong_to_other_data(labels, rows, dropped, said)
 
 
 def test_swapped_arguments_are_noticed(tftrt, zoo_model, converted):
-    done = tftrt("verify", converted("digits_cnn", "--precision_mode=FP16"), zoo_model("digits_cnn"))
+    done = tftrt("verify", converted("digits_cnn", "--precision=FP16"), zoo_model("digits_cnn"))
     assert_clear(done, 2, "is a converted model itself")
     assert_clear(tftrt("verify", zoo_model("digits_cnn")), 2, "usage: tftrt verify ORIGINAL CONVERTED")
 
 
 def test_models_that_do_not_go_together(tftrt, zoo_model, converted):
-    done = tftrt("verify", zoo_model("ranker"), converted("digits_cnn", "--precision_mode=FP16"), "--nowrite")
+    done = tftrt("verify", zoo_model("ranker"), converted("digits_cnn", "--precision=FP16"), "--nowrite")
     assert_clear(done, 3, "no signature takes the same inputs in both models")
 
 
 def test_an_output_of_another_type_fails(tftrt, zoo_model, converted, copy):
-    target = copy(converted("digits_cnn", "--precision_mode=FP16"))
+    target = copy(converted("digits_cnn", "--precision=FP16"))
     proto = protos.read(target)
     proto.meta_graphs[0].signature_def["serving_default"].outputs["probabilities"].dtype = 2
     (target / "saved_model.pb").write_bytes(proto.SerializeToString())
@@ -367,7 +365,7 @@ def test_an_output_of_another_type_fails(tftrt, zoo_model, converted, copy):
 
 
 def test_models_of_unknown_shape_ask_for_one(tftrt, zoo_model, converted):
-    done = tftrt("verify", zoo_model("bert_encoder"), converted("bert_encoder", "--precision_mode=FP16"), "--nowrite")
+    done = tftrt("verify", zoo_model("bert_encoder"), converted("bert_encoder", "--precision=FP16"), "--nowrite")
     assert_clear(done, 2, "unknown dimensions")
 
 

@@ -141,10 +141,10 @@ def test_a_failed_check_matters_more_than_a_file_that_cannot_be_written(model, m
 
 
 def test_what_a_model_is_before_and_after_is_told(model, converted, nothing_printed):
-    plan = tftrt.inspect(str(model), precision_mode="FP16")
+    plan = tftrt.inspect(str(model), precision="FP16")
     assert plan.signatures[0].coverage > 0.9 and repr(plan).startswith("<Plan: ")
     assert "not converted yet" in str(plan) and plan._repr_html_() is None
-    seen = tftrt.inspect(converted("digits_cnn", "--precision_mode=FP16", "--use_dynamic_shape"))
+    seen = tftrt.inspect(converted("digits_cnn", "--precision=FP16", "--use_dynamic_shape"))
     assert seen.engines and not seen.findings and "1 engine ops" in repr(seen)
     with pytest.raises(errors.CheckFailed, match="nothing of the model would run in TensorRT") as error:
         tftrt.inspect(model, minimum_segment_size=1000, check=True)
@@ -165,12 +165,12 @@ def test_calibration_takes_what_a_generator_yields_and_no_more(model, images, tm
         calibration_batch_size=8,
         num_calibration_batches=4,
         calibration_method="max",
-        output_table=tmp_path / "table.json",
+        output=tmp_path / "table.json",
     )
     assert len(taken) == 4 and done.calibration.data["samples"] == 32 and (tmp_path / "table.json").is_file()
     assert json.loads(done.to_json())["output"] == str(tmp_path / "table.json") and "with a range" in repr(done)
     with pytest.raises(errors.UsageError, match="the output file exists"):
-        tftrt.calibrate(model, calibration_data={"image": rows}, output_table=tmp_path / "table.json")
+        tftrt.calibrate(model, calibration_data={"image": rows}, output=tmp_path / "table.json")
 
 
 def test_errors_name_the_argument_and_no_temporary_file(model):
@@ -329,7 +329,7 @@ def test_a_conversion_on_arrays_says_that_it_cannot_be_repeated_from_its_flags(
     done = tftrt.convert(
         model,
         tmp_path / "int8",
-        precision_mode="INT8",
+        precision="INT8",
         calibration_data=({"image": rows[begin : begin + 8]} for begin in range(0, 64, 8)),
         calibration_method="max",
     )
@@ -341,8 +341,8 @@ def test_a_conversion_on_arrays_says_that_it_cannot_be_repeated_from_its_flags(
     again = {"flagfile": flags, "overwrite": True}
     with pytest.raises(errors.UsageError, match="calibration"):
         calling.result("convert", [], {}, again)
-    assert tftrt.convert(model, dry_run=True, precision_mode="FP16", use_dynamic_shape=True).output is None
-    bare = tftrt.build(tmp_path / "int8", strip=True, output_saved_model_dir=tmp_path / "bare")
+    assert tftrt.convert(model, dry_run=True, precision="FP16", use_dynamic_shape=True).output is None
+    bare = tftrt.build(tmp_path / "int8", strip=True, output=tmp_path / "bare")
     assert repr(bare).startswith("<Build: ") and "no engines" in str(bare)
 
 

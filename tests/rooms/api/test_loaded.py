@@ -136,7 +136,7 @@ def test_the_signatures_of_a_model_are_functions(zoo_model):
 
 
 def test_a_converted_model_runs_its_native_segments_without_a_gpu(converted, digits):
-    path = converted("digits_cnn", "--precision_mode=FP16", "--use_dynamic_shape")
+    path = converted("digits_cnn", "--precision=FP16", "--use_dynamic_shape")
     with tftrt_tools.load(path) as model:
         assert model.where.mode == "native segments" and model.where.replaced
         assert "its engines as native segments" in repr(model)

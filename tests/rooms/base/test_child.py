@@ -195,8 +195,8 @@ def test_a_call_that_says_nothing_for_too_long_is_ended_and_one_that_goes_on_is_
         # Its steps take longer together than one may.
         assert worker.call({"do": "steps", "steps": 6, "seconds": 0.2}, silence=child.Silence(60, 1.0)).result == 6
         with pytest.raises(child.ChildDied, match="it hangs: for 0.3 s no call came to an end") as death:
-            worker.call({"do": "steps", "steps": 2, "seconds": 30}, silence=child.Silence(60, 0.3, "--timeout"))
-    assert "a larger --timeout waits longer" in death.value.mend and death.value.exit_code == errors.EXIT_FAILED
+            worker.call({"do": "steps", "steps": 2, "seconds": 30}, silence=child.Silence(60, 0.3, "--timeout_seconds"))
+    assert "a larger --timeout_seconds waits longer" in death.value.mend and death.value.exit_code == errors.EXIT_FAILED
     with child.worker(TARGET) as worker, pytest.raises(child.ChildDied, match="for 0.2 s"):
         worker.call({"do": "sleep"}, silence=child.Silence(0.2, 60))
 

@@ -158,7 +158,7 @@ def test_require_turns_a_no_into_exit_code_3(bare):
     assert doctor("--require=convert", python=bare[0]).code == errors.EXIT_CHECK
 
 
-@pytest.mark.parametrize("arguments", [["--require=fly"], ["--timeout=0"], ["extra"]])
+@pytest.mark.parametrize("arguments", [["--require=fly"], ["--timeout_seconds=0"], ["extra"]])
 def test_wrong_usage(arguments):
     ran = doctor(*arguments)
     assert ran.code == errors.EXIT_USAGE
@@ -219,8 +219,8 @@ def test_a_tensorflow_that_hangs(fake, stub):
     python = fake(
         "tensorflow", "2.14.1", "import time; time.sleep(60)", {"is_cuda_build": True, "cuda_version": "11.8"}
     )
-    ran = doctor("--timeout=1", python=python, LD_LIBRARY_PATH=_harmless_tensorrt(stub))
-    assert_refuses(ran, "convert", "importing TensorFlow did not end in time", "tftrt doctor --timeout=120")
+    ran = doctor("--timeout_seconds=1", python=python, LD_LIBRARY_PATH=_harmless_tensorrt(stub))
+    assert_refuses(ran, "convert", "importing TensorFlow did not end in time", "tftrt doctor --timeout_seconds=120")
 
 
 def _harmless_tensorrt(stub, version=8503):
@@ -501,7 +501,7 @@ def looks_like_a_model(tmp_path):
 
 
 def test_the_working_commands_say_what_is_missing(fake, bare, looks_like_a_model, tmp_path):
-    convert = "convert", f"--input_saved_model_dir={looks_like_a_model}", f"--output_saved_model_dir={tmp_path / 'out'}"
+    convert = "convert", f"--model={looks_like_a_model}", f"--output={tmp_path / 'out'}"
     python, _ = bare
     assert "TensorFlow is not installed" in working_command(python, *convert)
     for command in (("inspect", looks_like_a_model), ("verify", looks_like_a_model, looks_like_a_model)):
@@ -535,7 +535,7 @@ def test_without_tensorflow_it_says_what_works_here():
     from tftrt_tools.base.stack import diagnosis
 
     (note,) = diagnosis._notes(types.SimpleNamespace(tensorflow=None, gpus=()))
-    assert all(word in note for word in ("without TensorFlow", "bench", "log", "regress --server"))
+    assert all(word in note for word in ("without TensorFlow", "bench", "log", "regress --address"))
 
 
 # TensorFlow 2.15 to 2.17, whose TensorRT comes from NVIDIA's index.

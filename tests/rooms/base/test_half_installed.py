@@ -69,9 +69,9 @@ def convert(whole, model, tmp_path):
     def run(command="convert", **variables):
         out = tmp_path / "out"
         words = {
-            "convert": (f"--input_saved_model_dir={model}", f"--output_saved_model_dir={out}"),
+            "convert": (f"--model={model}", f"--output={out}"),
             "inspect": (str(model),),
-            "calibrate": (str(model), "--calibration_data=random", f"--output_table={out}"),
+            "calibrate": (str(model), "--calibration_data=random", f"--output={out}"),
         }
         unset = ("LD_LIBRARY_PATH", tensorrt_rule.ALLOW)
         env = {name: value for name, value in os.environ.items() if name not in unset} | variables

@@ -284,7 +284,7 @@ DEEP = [
 @pytest.mark.parametrize("text", DEEP)
 def test_a_configuration_of_deep_braces_is_told(text, tmp_path, capsys):
     (tmp_path / "models.config").write_text(text)
-    assert run("configure", "--check", tmp_path / "models.config") in (
+    assert run("configure", "--check_files", tmp_path / "models.config") in (
         errors.EXIT_CHECK,
         errors.EXIT_USAGE,
         errors.EXIT_FAILED,

@@ -17,16 +17,11 @@ def batches():
         place = place / "notes.txt"
     place.write_text("do not lose")
 """
-INT8 = ["--precision_mode=INT8", "--use_dynamic_shape", "--calibration_data=mine:batches"]
+INT8 = ["--precision=INT8", "--use_dynamic_shape", "--calibration_data=mine:batches"]
 CASES = {
-    "convert": (
-        ["--input_saved_model_dir={model}", "--output_saved_model_dir=out", *INT8],
-        "out",
-        True,
-        "saved_model.pb",
-    ),
+    "convert": (["--model={model}", "--output=out", *INT8], "out", True, "saved_model.pb"),
     "calibrate": (
-        ["{model}", "--output_table=out", "--use_dynamic_shape", "--calibration_data=mine:batches"],
+        ["{model}", "--output=out", "--use_dynamic_shape", "--calibration_data=mine:batches"],
         "out",
         False,
         "",

@@ -34,9 +34,9 @@ def test_each_command_helps_without_tensorflow(command, tftrt):
 
 
 def test_the_working_commands_keep_tensorflow_out_of_their_own_process(zoo_model, converted, tmp_path):
-    source, target = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    source, target = zoo_model("digits_cnn"), converted("digits_cnn", "--precision=FP16")
     for arguments in (
-        ("convert", f"--input_saved_model_dir={source}", "--dry_run"),
+        ("convert", f"--model={source}", "--dry_run"),
         ("inspect", source),
         ("verify", source, target, "--nowrite"),
     ):
@@ -78,19 +78,12 @@ def test_version(tftrt):
 
 
 def test_json_on_stdout_is_json_alone(zoo_model):
-    done = command_here.run_tftrt(
-        "convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", "--json=-"
-    )
+    done = command_here.run_tftrt("convert", f"--model={zoo_model('digits_cnn')}", "--dry_run", "--json=-")
     assert json.loads(done.stdout)["kind"] == "conversion" and "Signatures" in done.stderr
 
 
 def test_json_to_a_place_that_is_not_there(tftrt, zoo_model, tmp_path):
-    done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={zoo_model('digits_cnn')}",
-        "--dry_run",
-        f"--json={tmp_path}/no/such/file.json",
-    )
+    done = tftrt("convert", f"--model={zoo_model('digits_cnn')}", "--dry_run", f"--json={tmp_path}/no/such/file.json")
     assert done.returncode == 2 and done.stderr.startswith(
         f"tftrt: error: {tmp_path}/no/such/file.json cannot be written: no directory"
     )
@@ -121,7 +114,7 @@ def test_json_to_a_place_that_is_not_there(tftrt, zoo_model, tmp_path):
             ("export", "a", "--output=FOLDER/a.onnx", "--output_table=FOLDER/a.onnx.data"),
             "two results would be written",
         ),
-        (("calibrate", "a", "--output_table=FOLDER/no/table"), "no directory"),
+        (("calibrate", "a", "--output=FOLDER/no/table"), "no directory"),
     ],
 )
 def test_a_result_that_could_not_be_written_is_refused_before_the_work(tftrt, tmp_path, arguments, says):
@@ -139,7 +132,7 @@ def test_a_result_that_could_not_be_written_is_refused_before_the_work(tftrt, tm
         ("verify", "a.onnx", "b.onnx", "--data=FILE", "--plot=FOLDER/link"),
         ("verify", "FOLDER/m.onnx", "b.onnx", "--json=FOLDER/m.onnx.data"),
         ("regress", "--native=a", "--candidate=FILE", "--html=FILE"),
-        ("smoke", "x:1", "--log_file=FILE", "--json=FILE"),
+        ("smoke", "x:1", "--server_log=FILE", "--json=FILE"),
     ],
 )
 def test_what_a_command_reads_is_not_written_over(tftrt, tmp_path, arguments):
@@ -160,14 +153,12 @@ def test_what_a_command_reads_is_not_written_over(tftrt, tmp_path, arguments):
 
 def test_the_log_that_smoke_reads_is_no_result(tftrt, tmp_path):
     (tmp_path / "log").write_text("")
-    done = tftrt("smoke", "localhost:1", f"--log_file={tmp_path / 'log'}", f"--data={tmp_path / 'log'}")
+    done = tftrt("smoke", "localhost:1", f"--server_log={tmp_path / 'log'}", f"--data={tmp_path / 'log'}")
     assert "would write over" not in done.stderr
 
 
 def test_flags_from_a_file(zoo_model, tmp_path):
-    (tmp_path / "flags").write_text(
-        f"--input_saved_model_dir={zoo_model('digits_cnn')}\n--dry_run\n--precision_mode=FP16\n"
-    )
+    (tmp_path / "flags").write_text(f"--model={zoo_model('digits_cnn')}\n--dry_run\n--precision=FP16\n")
     done = command_here.run_tftrt("convert", f"--flagfile={tmp_path / 'flags'}", "--json=-")
     assert json.loads(done.stdout)["settings"]["precision_mode"] == "FP16"
 
@@ -190,7 +181,7 @@ def test_nan_is_no_number_for_any_flag(argv, capsys):
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (("promote", "x:1", "--version=two"), "--version=two is no whole number"),
+        (("promote", "x:1", "--model_version=two"), "--model_version=two is no whole number"),
         (("regress", "--min_effect=much"), "--min_effect=much is no number"),
     ],
 )
@@ -318,10 +309,8 @@ def test_models_are_given_by_place_or_by_flag(command, flags, tftrt):
 @pytest.mark.parametrize(
     ("command", "word", "hint"),
     [
-        ("tune", "--goal=top1:threshold=0.9", "--accuracy says what has to be kept here"),
-        ("optimize", "--accuracy=top1:threshold=0.9", "--goal says what has to be kept here"),
-        ("convert", "--output=made", "--output_saved_model_dir names what is made here"),
-        ("export", "--output_saved_model_dir=made.onnx", "--output names what is made here"),
+        ("convert", "--data=rows.npz", "--calibration_data names inputs here"),
+        ("verify", "--calibration_data=rows.npz", "--data names inputs here"),
         ("verify", "--accuracy=top1:threshold=0.9", "`tftrt verify --help`"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A model that hangs in process ends the command after --timeout, in one line and with exit code 1: `tftrt regress` and `tftrt bench`."""
+"""A model that hangs in process ends the command after --timeout_seconds, in one line and with exit code 1: `tftrt regress` and `tftrt bench`."""
 
 import json
 
@@ -53,13 +53,20 @@ def _run(command, name, *arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("which, compared", [("soon", True), ("soon", False), ("later", True)])
 def test_regress_ends_a_model_that_hangs(models, which, compared):
-    asked = [f"--native={models / which}", f"--candidate={models / which}", f"--distinct={FIRST}", "--timeout=8"]
+    asked = [
+        f"--native={models / which}",
+        f"--candidate={models / which}",
+        f"--distinct={FIRST}",
+        "--timeout_seconds=8",
+    ]
     with pytest.raises(
         errors.TftrtError, match=r"the (native )?model:? (it )?hangs.*: for 8 s no call came to an end"
     ) as told:
         _run(regress, "regress", *asked, *([] if compared else ["--nocompare"]))
     assert (
-        told.value.exit_code == errors.EXIT_FAILED and "\n" not in told.value.cause and "--timeout" in told.value.mend
+        told.value.exit_code == errors.EXIT_FAILED
+        and "\n" not in told.value.cause
+        and "--timeout_seconds" in told.value.mend
     )
 
 
@@ -71,7 +78,7 @@ def test_bench_ends_a_model_that_hangs_in_its_first_calls(models):
             "bench",
             f"--in_process={models / 'soon'}",
             f"--distinct={FIRST}",
-            "--timeout=8",
+            "--timeout_seconds=8",
             "--duration_seconds=1",
         )
     assert told.value.exit_code == errors.EXIT_FAILED
@@ -84,7 +91,7 @@ def test_bench_ends_a_model_that_hangs_under_load_and_keeps_what_it_measured(mod
         "bench",
         f"--in_process={models / 'later'}",
         f"--distinct={FIRST}",
-        "--timeout=8",
+        "--timeout_seconds=8",
         "--duration_seconds=1",
         "--warmup_seconds=0",
         f"--json={tmp_path / 'b.json'}",
@@ -104,7 +111,7 @@ def test_a_model_that_goes_on_is_not_ended(models, tmp_path):
         "bench",
         f"--in_process={models / 'never'}",
         f"--data={tmp_path / 'x.npz'}",
-        "--timeout=30",
+        "--timeout_seconds=30",
         "--duration_seconds=0.001",
         "--warmup_seconds=0",
         "--min_queries=4",

@@ -23,8 +23,17 @@ from tftrt_tools.command_line.commands import _calling, _completion, _flags, _he
 _BY_PLACE = {"configure": [], "convert": [], "regress": [], "data": ["model", "rows"], "promote": ["host:1"]}
 
 
+def module(command):
+    return importlib.import_module(f"tftrt_tools.command_line.commands.{command}")
+
+
 def defined(command):
-    return _flags.defaults(importlib.import_module(f"tftrt_tools.command_line.commands.{command}"))
+    return _flags.defaults(module(command))
+
+
+def asked(command, flag):
+    """How a message asks for a flag: by its place, where it is given by place."""
+    return flag.upper() if flag in _help.places(module(command)) else f"--{flag}"
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
@@ -54,10 +63,10 @@ def test_no_topic_has_a_flag_that_no_command_has():
 )
 def test_a_command_ends_without_a_flag_that_it_calls_needed(command, flag, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = [f"--{name}={'1' if name == 'version' else 'x'}" for name in _topics.needed(command) if name != flag]
+    given = [f"--{name}={'1' if name == 'model_version' else 'x'}" for name in _topics.needed(command) if name != flag]
     with pytest.raises(errors.UsageError) as raised:
         _calling.call(command, [*_BY_PLACE.get(command, ["model"]), *given])
-    assert f"--{flag}" in raised.value.cause and "missing" in raised.value.cause, raised.value.cause
+    assert asked(command, flag) in raised.value.cause and "missing" in raised.value.cause, raised.value.cause
     assert not list(tmp_path.iterdir())
 
 
@@ -77,7 +86,7 @@ def test_a_default_is_shown_where_the_words_do_not_say_it():
     assert _help.choices(defined("convert")["backend"]) == ("tftrt", "tensorrt")
 
 
-def asked(script, line):
+def offered_by_bash(script, line):
     """What bash would offer for a line. Words are parted at "=", as bash does it."""
     words = re.findall(r"=|[^\s=]+", line) + [""] * line.endswith(" ")
     code = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _tftrt; printf "%s\\n" "${COMPREPLY[@]}"'
@@ -101,7 +110,7 @@ def bash(tmp_path_factory):
         ("tftrt conv", ["convert"]),
         ("tftrt ", [*cli.COMMANDS, "help", "completion"]),
         ("tftrt help reg", ["regress"]),
-        ("tftrt convert --prec", ["--precision_mode="]),
+        ("tftrt convert --prec", ["--precision="]),
         ("tftrt convert --backend=", ["tftrt", "tensorrt"]),
         ("tftrt convert --backend=te", ["tensorrt"]),
         ("tftrt export --backend=zzz", []),
@@ -110,13 +119,13 @@ def bash(tmp_path_factory):
     ],
 )
 def test_bash_completes(line, offered, bash):
-    assert sorted(asked(bash, line)) == sorted(offered)
+    assert sorted(offered_by_bash(bash, line)) == sorted(offered)
 
 
 def test_bash_completes_paths(bash, tmp_path):
     (tmp_path / "rows.npz").touch()
     for line in (f"tftrt convert {tmp_path}/ro", f"tftrt verify --data={tmp_path}/ro"):
-        assert asked(bash, line) == [f"{tmp_path}/rows.npz"]
+        assert offered_by_bash(bash, line) == [f"{tmp_path}/rows.npz"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "bash"])
@@ -133,7 +142,7 @@ def test_a_shell_completes_what_is_typed(shell, tmp_path):
         ["tftrt convert --backend=ten", "tftrt convert --prec", f"tftrt verify --data={tmp_path}/ro"],
     )
     assert "--backend=tensorrt" in said and f"{tmp_path}/rows.npz" in said, said
-    assert re.search("--prec\x07?ision_mode=", said), said
+    assert re.search("--prec\x07?ision=", said), said
 
 
 def typed(command, first, lines, seconds=30):
@@ -181,14 +190,13 @@ def test_completion_is_printed(tftrt):
 def test_all_that_is_missing_is_named_at_once(command):
     with pytest.raises(errors.UsageError) as raised:
         _calling.call(command, _BY_PLACE.get(command, ["model"]))
-    # Of convert the first argument by place is a flag, too; it was not given either.
-    assert all(f"--{name}" in raised.value.cause for name in _topics.needed(command)), raised.value.cause
+    assert all(asked(command, name) in raised.value.cause for name in _topics.needed(command)), raised.value.cause
 
 
 @pytest.mark.parametrize(
     ("words", "missing"),
     [
-        ("optimize", "MODEL, --data, --goal and --output_saved_model_dir are missing"),
+        ("optimize", "MODEL, --data, --accuracy and --output are missing"),
         ("data model", "SOURCE and --output are missing"),
         ("export", "MODEL and --output are missing"),
         ("smoke", "ADDRESS and --model_name are missing"),

@@ -192,21 +192,19 @@ def printed_by(capsys, *words):
 def test_commands_show_the_names_of_a_model(named, tmp_path, capsys):
     data = f"--data={named.parent / 'rows.npz'}"
     assert printed_by(capsys, "inspect", named)[0] == errors.EXIT_DONE
-    code, _ = printed_by(
-        capsys, "convert", f"--input_saved_model_dir={named}", f"--output_saved_model_dir={tmp_path / 'out'}"
-    )
+    code, _ = printed_by(capsys, "convert", f"--model={named}", f"--output={tmp_path / 'out'}")
     assert code == errors.EXIT_DONE
     code, said = printed_by(capsys, "verify", named, tmp_path / "out", data, f"--html={tmp_path / 'page.html'}")
     assert code == errors.EXIT_DONE, said.err
     page = (tmp_path / "page.html").read_text()
     assert not OBEYED.search(page) and "[/x]" in page
-    assert printed_by(capsys, "sensitivity", named, data, "--precision_mode=FP16")[0] == errors.EXIT_DONE
+    assert printed_by(capsys, "sensitivity", named, data, "--precision=FP16")[0] == errors.EXIT_DONE
     code, said = printed_by(
         capsys,
         "calibrate",
         named,
         f"--calibration_data={named.parent / 'rows.npz'}",
-        f"--output_table={tmp_path / 'table.json'}",
+        f"--output={tmp_path / 'table.json'}",
     )
     assert code == errors.EXIT_DONE, said.err
     run("export", named, f"--output={tmp_path / 'model.onnx'}", data)

@@ -79,8 +79,8 @@ def test_a_copy_has_the_permissions_of_new_files(tmp_path):
     [
         ["publish", "model", "--model_name=m", "--base_path=out", "--nowarmup"],
         ["publish", "model", "--model_name=m", "--base_path=out", "--nowarmup", "--server=triton"],
-        ["convert", "--input_saved_model_dir=model", "--output_saved_model_dir=out/x", "--allow_no_engines"],
-        ["wrap", "model", "--output_saved_model_dir=out/x", "--top_k=1"],
+        ["convert", "--model=model", "--output=out/x", "--allow_no_engines"],
+        ["wrap", "model", "--output=out/x", "--top_k=1"],
     ],
     ids=["publish", "triton", "convert", "wrap"],
 )

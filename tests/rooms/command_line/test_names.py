@@ -62,14 +62,14 @@ COMMANDS = [
     (["inspect", "{bad}"], 2),
     (["verify", "{model}", "{bad}"], 2),
     (["export", "{model}", f"--output={BAD}.onnx"], 2),
-    (["convert", "--input_saved_model_dir={model}", f"--output_saved_model_dir={BAD}"], 2),
-    (["convert", "--input_saved_model_dir={bad}", "--output_saved_model_dir=out"], 2),
+    (["convert", "--model={model}", f"--output={BAD}"], 2),
+    (["convert", "--model={bad}", "--output=out"], 2),
     (["publish", "{model}", "--model_name=m", f"--base_path={BAD}"], 2),
     (["log", f"{BAD}.log"], 2),
     (["table", "show", BAD], 2),
     (["data", "{model}", BAD, "--output=rows.npz"], 2),
     (["build", "{bad}", "--shapes=x:1"], 2),
-    (["calibrate", "{bad}", "--calibrate_on_random_data", "--output_table=t"], 2),
+    (["calibrate", "{bad}", "--calibrate_on_random_data", "--output=t"], 2),
 ]
 
 

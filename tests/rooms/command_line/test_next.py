@@ -91,14 +91,14 @@ def test_given_flags_are_repeated_and_defaults_are_not():
 
 def test_a_conversion_has_the_settings_and_a_folder_beside_the_model():
     values = values_of(
-        "--freeze=training:false", "--allow_unsafe_deserialization", "--precision_mode=INT8", "--calibration_data=x.npz"
+        "--freeze=training:false", "--allow_unsafe_deserialization", "--precision=INT8", "--calibration_data=x.npz"
     )
     words = _next.convert(values, "models/resnet.h5", "FP16", "--dry_run", without=["calibration_data"])
     assert words == [
         "convert",
-        "--input_saved_model_dir=models/resnet.h5",
-        "--output_saved_model_dir=models/resnet_fp16",
-        "--precision_mode=FP16",
+        "models/resnet.h5",
+        "models/resnet_fp16",
+        "--precision=FP16",
         "--allow_unsafe_deserialization",
         "--freeze=training:false",
         "--dry_run",

@@ -130,14 +130,14 @@ def test_a_file_url_is_percent_encoded_where_no_such_file_is_there(tmp_path):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["convert", "--input_saved_model_dir=m", f"--output_saved_model_dir={URL}"],
+        ["convert", "--model=m", f"--output={URL}"],
         ["inspect", URL],
         ["verify", "m", URL],
         ["publish", "m", "--model_name=m", f"--base_path={URL}"],
-        ["serve", "--backend=local", f"--model_base_path={URL}"],
+        ["serve", "--launch=local", f"--model_base_path={URL}"],
         ["convert", f"--flagfile={URL}"],
         ["serve", f"--model_config_file={URL}"],
-        ["optimize", "m", "--data=d", "--goal=top1", f"--publish={URL}"],
+        ["optimize", "m", "--data=d", "--accuracy=top1", f"--publish={URL}"],
     ],
 )
 def test_the_command_ends_before_it_makes_anything(argv):

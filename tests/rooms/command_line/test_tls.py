@@ -58,14 +58,19 @@ def run(command, *arguments):
         ("bench", ["--model_name=digits", "--duration_seconds=0.2"]),
         (
             "promote",
-            ["--model_name=digits", "--label=canary", "--version=2", "--model_config_file={base}/models.config"],
+            [
+                "--model_name=digits",
+                "--version_label=canary",
+                "--model_version=2",
+                "--model_config_file={base}/models.config",
+            ],
         ),
         ("rollback", ["--model_name=digits", "--model_config_file={base}/models.config"]),
         ("regress", ["--native=digits", "--candidate=digits", "--candidate_version=1"]),
     ],
 )
 def test_without_tls_a_server_that_asks_for_it_is_recognised(command, arguments, address, base):
-    where = [f"--server={address}"] if command == "regress" else [address]
+    where = [f"--address={address}"] if command == "regress" else [address]
     with pytest.raises(errors.TftrtError, match=f"{address} closes the connection at once") as told:
         run(command, *where, *(one.format(base=base) for one in arguments))
     assert "--tls" in told.value.mend
@@ -76,11 +81,11 @@ def test_versions_labels_and_their_moves(address, base, trust, tmp_path):
     assert run("versions", address, *asked, f"--json={tmp_path / 'v.json'}") == 0
     (model,) = json.loads((tmp_path / "v.json").read_text())["models"]
     assert model["labels"] == {"stable": 1, "canary": 2}
-    assert run("promote", address, *asked, "--label=canary", "--version=1") == 0
+    assert run("promote", address, *asked, "--version_label=canary", "--model_version=1") == 0
     with pytest.raises(errors.UsageError, match="both are version 1 of 'digits'"):
         run(
             "regress",
-            f"--server={address}",
+            f"--address={address}",
             "--native=digits",
             "--candidate=digits",
             "--candidate_label=canary",
@@ -122,7 +127,7 @@ def test_smoke_and_bench(address, trust, zoo_model, tmp_path):
 def test_the_canary_is_held_against_the_stable_version(address, trust, zoo_model, tmp_path):
     code = run(
         "regress",
-        f"--server={address}",
+        f"--address={address}",
         "--native=digits",
         "--candidate=digits",
         "--native_label=stable",
@@ -152,7 +157,7 @@ def test_the_canary_is_held_against_the_stable_version(address, trust, zoo_model
 def test_files_that_are_no_use_are_named(flag, said, address, pems):  # noqa: F811
     for command, arguments in (
         ("versions", (address, "--model_name=digits")),
-        ("regress", (f"--server={address}", "--native=digits", "--candidate=other")),
+        ("regress", (f"--address={address}", "--native=digits", "--candidate=other")),
     ):
         with pytest.raises(errors.UsageError, match=said):
             run(command, *arguments, flag.format(pems["client"][0]))

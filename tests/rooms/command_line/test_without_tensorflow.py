@@ -37,22 +37,16 @@ assert "tensorflow" not in sys.modules
 # Commands that need TensorFlow, up to the point where they do.
 NEEDY = {
     "build": ("MODEL", "--shapes=image:1x8x8x1"),
-    "calibrate": ("MODEL", "--calibration_data=ROWS", "--output_table=table"),
-    "convert": ("--input_saved_model_dir=MODEL", "--output_saved_model_dir=out"),
+    "calibrate": ("MODEL", "--calibration_data=ROWS", "--output=table"),
+    "convert": ("--model=MODEL", "--output=out"),
     "data": ("MODEL", "ROWS", "--output=out.npz"),
     "inspect": ("MODEL",),
     "publish": ("MODEL", "--base_path=base", "--model_name=m"),
     "sensitivity": ("MODEL", "--data=ROWS"),
-    "serve": ("--backend=local", "--model_base_path=MODEL", "--model_name=m"),
+    "serve": ("--launch=local", "--model_base_path=MODEL", "--model_name=m"),
     "smoke": ("ADDRESS", "--model_name=digits", "--model_dir=MODEL"),
     "verify": ("MODEL", "MODEL"),
-    "tune": (
-        "MODEL",
-        "--data=ROWS",
-        "--shapes=image:8x8x8x1",
-        "--accuracy=snr_db:threshold=20",
-        "--output_saved_model_dir=out",
-    ),
+    "tune": ("MODEL", "--data=ROWS", "--shapes=image:8x8x8x1", "--accuracy=snr_db:threshold=20", "--output=out"),
 }
 
 
@@ -181,7 +175,7 @@ def test_versions_promote_rollback(bare, server, tmp_path):
         return re.findall(r"digits +(\d) .*stable", done.stdout)
 
     assert labelled() == ["1"]
-    for arguments, now in ((("promote", "--version=2", "--label=stable"), ["2"]), (("rollback",), ["1"])):
+    for arguments, now in ((("promote", "--model_version=2", "--version_label=stable"), ["2"]), (("rollback",), ["1"])):
         command, *flags = arguments
         done = bare.tftrt(
             command,
@@ -197,13 +191,13 @@ def test_versions_promote_rollback(bare, server, tmp_path):
 def test_configure(bare, server, tmp_path):
     done = bare.tftrt(
         "configure",
-        "--output_dir=config",
+        "--output=config",
         f"--model=digits={server.base}:versions=1,2:stable=1",
         "--monitoring",
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    checked = bare.tftrt("configure", "--check", "config/models.config", "config/monitoring.config", cwd=tmp_path)
+    checked = bare.tftrt("configure", "--check_files", "config/models.config", "config/monitoring.config", cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr + checked.stdout
 
 
@@ -229,7 +223,7 @@ def test_bench_with_its_files(bare, server, tmp_path):
 def test_regress_and_its_history(bare, server, tmp_path):
     done = bare.tftrt(
         "regress",
-        f"--server={server.grpc_address}",
+        f"--address={server.grpc_address}",
         "--native=digits",
         "--native_version=1",
         "--candidate=digits",

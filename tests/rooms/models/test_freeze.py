@@ -118,11 +118,7 @@ def test_what_cannot_be_frozen_is_a_clear_error(flag, said):
 
 def test_convert_keeps_the_signature_and_verify_sends_the_value(tftrt, unet, tmp_path):
     done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={unet}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--use_dynamic_shape",
-        "--freeze=training:false",
+        "convert", f"--model={unet}", f"--output={tmp_path / 'out'}", "--use_dynamic_shape", "--freeze=training:false"
     )
     assert done.returncode == 0, done.stderr
     assert "input training is false for good (--freeze)" in done.stdout

@@ -375,7 +375,7 @@ def set_engine(**attributes):
 @pytest.fixture
 def digits(converted, tmp_path):
     """A converted model without engines, to be changed."""
-    return pathlib.Path(shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "digits"))
+    return pathlib.Path(shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path / "digits"))
 
 
 @pytest.fixture
@@ -418,11 +418,11 @@ def test_an_unknown_signature_or_tag_is_named(converted, settings, words):
         ("--shapes=image:axb",),
         ("--shapes=image:1x8", "--use_dynamic_shape"),
         ("--minimum_segment_size=4",),
-        ("--precision_mode=INT8",),
+        ("--precision=INT8",),
     ],
 )
 def test_flags_of_a_conversion_are_refused_where_it_is_done(tftrt, converted, flags):
-    done = tftrt("inspect", converted("digits_cnn", "--precision_mode=FP16"), *flags)
+    done = tftrt("inspect", converted("digits_cnn", "--precision=FP16"), *flags)
     assert_clear(done, 2, f"{flags[0].partition('=')[0]} has no effect: the model is converted already")
 
 

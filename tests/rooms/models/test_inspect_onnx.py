@@ -189,7 +189,7 @@ def test_a_table_in_a_file_s_metadata_is_a_line_and_cannot_steer_the_terminal(sa
     assert json.loads((tmp_path / "o.json").read_text())["facts"]["charac\nter"] == table
 
 
-@pytest.mark.parametrize("flag", ["--precision_mode=INT8", "--shapes=x:1x300", "--check", "--inputs=x"])
+@pytest.mark.parametrize("flag", ["--precision=INT8", "--shapes=x:1x300", "--check", "--inputs=x"])
 def test_flags_about_a_conversion_are_refused(saved, flag):
     done = tftrt_inspect(saved(), flag)
     assert (

@@ -71,9 +71,9 @@ def test_tune_refuses_what_is_not_converted_before_anything_else(matrix, graph, 
         (matrix, "cannot be converted (matrix): a matrix is no TensorFlow model"),
         (graph(), "m.onnx: it is an ONNX file, and TF-TRT takes TensorFlow models"),
     ):
-        assert cli.main(["tune", model, "--backends=tftrt", *flags]) == 2
+        assert cli.main(["tune", model, "--backend=tftrt", *flags]) == 2
         cause, mend = capsys.readouterr().err.splitlines()
-        assert why in cause and mend.strip().startswith(("give ", "--backends=tensorrt searches"))
+        assert why in cause and mend.strip().startswith(("give ", "--backend=tensorrt searches"))
     assert not (tmp_path / "none").exists()
 
 

@@ -130,9 +130,7 @@ tf.saved_model.save(model, sys.argv[1], signatures={"serving_default": model.ser
 @pytest.mark.slow
 def test_a_model_that_takes_and_gives_bfloat16_is_verified(tftrt, tmp_path):
     run_program(MODEL, tmp_path / "model")
-    made = tftrt(
-        "convert", f"--input_saved_model_dir={tmp_path / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}"
-    )
+    made = tftrt("convert", f"--model={tmp_path / 'model'}", f"--output={tmp_path / 'out'}")
     assert made.returncode == 0, made.stderr
     done = tftrt("verify", tmp_path / "model", tmp_path / "out")
     assert done.returncode == 0 and "bfloat16" in done.stdout, done.stdout + done.stderr

@@ -100,19 +100,13 @@ def frozen(library):
 
 def test_each_command_needs_the_library_and_takes_it(library, frozen):
     folder = library.parent
-    refused = run_tftrt("convert", f"--input_saved_model_dir={frozen}", "--output_saved_model_dir=out", cwd=folder)
+    refused = run_tftrt("convert", f"--model={frozen}", "--output=out", cwd=folder)
     assert_clear(
         refused,
         errors.EXIT_FAILED,
         "ToolkitThreefold is no op of this TensorFlow: name the library that has it with --op_library",
     )
-    done = run_tftrt(
-        "convert",
-        "--input_saved_model_dir=model.pb",
-        "--output_saved_model_dir=out",
-        "--op_library=threefold.so",
-        cwd=folder,
-    )
+    done = run_tftrt("convert", "--model=model.pb", "--output=out", "--op_library=threefold.so", cwd=folder)
     assert done.returncode == errors.EXIT_DONE, done.stderr
     assert passport.read(folder / "out", passport.MANIFEST)["op_libraries"] == [str(library)]
     assert f"--op_library={library}\n" in (passport.folder(folder / "out") / passport.FLAGS).read_text()

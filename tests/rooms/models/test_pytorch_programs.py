@@ -481,7 +481,7 @@ def test_a_missing_package_is_a_line_that_says_what_to_install(tmp_path, capsys,
 
 def test_a_program_is_not_converted(tmp_path, capsys):
     path = write(tmp_path / "m.pt2")
-    assert cli.main(["convert", f"--input_saved_model_dir={path}", f"--output_saved_model_dir={tmp_path / 'out'}"]) == 2
+    assert cli.main(["convert", f"--model={path}", f"--output={tmp_path / 'out'}"]) == 2
     cause, mend = capsys.readouterr().err.splitlines()
     assert "is a PyTorch program" in cause and "`tftrt export`" in mend
 

@@ -175,9 +175,9 @@ def test_a_keras_file_is_published_as_the_savedmodel_that_it_becomes(tftrt, kera
     "argv",
     [
         ["inspect", "MODEL"],
-        ["sensitivity", "MODEL", "--data=ROWS", "--precision_mode=FP16"],
+        ["sensitivity", "MODEL", "--data=ROWS", "--precision=FP16"],
         ["data", "MODEL", "ROWS", "--output=OUT.npz"],
-        ["calibrate", "MODEL", "--calibration_data=ROWS", "--output_table=OUT.json"],
+        ["calibrate", "MODEL", "--calibration_data=ROWS", "--output=OUT.json"],
         ["bench", "--in_process=MODEL", "--original=MODEL", "--duration_seconds=1", "--warmup_seconds=0.5"],
         [
             "regress",

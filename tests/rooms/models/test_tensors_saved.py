@@ -37,7 +37,7 @@ def chain(folder, second=1.0):
 
 
 def test_tensors_inside_engines_are_compared_without_a_gpu(zoo_model, converted, tmp_path, capsys):
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
     assert (
         cli.main(["verify", str(zoo_model("digits_cnn")), str(model), "--tensors=all", f"--json={tmp_path / 'j.json'}"])
         == 0
@@ -71,7 +71,7 @@ def test_the_first_tensor_that_departs_is_named(tmp_path, capsys):
 
 
 def test_what_went_wrong_inside_an_engine_is_named(zoo_model, converted, tmp_path, capsys):
-    model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "wrong")
+    model = shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path / "wrong")
     proto = protos.read(model)
     (segment,) = (
         one for one in proto.meta_graphs[0].graph_def.library.function if "native_segment" in one.signature.name
@@ -98,7 +98,7 @@ def frozen(model):
 
 
 def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(converted):
-    definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
+    definition, tensors = frozen(converted("digits_cnn", "--precision=FP16"))
     names = {name.rpartition("/")[2]: name for name in tensors}
     wanted = {names[one]: tensors[names[one]] for one in (f"{stacks.POOL}:0", "Softmax:0")}
     (engine,) = (node for node in definition.node if node.op == "TRTEngineOp")
@@ -125,7 +125,7 @@ def test_a_tensor_inside_becomes_an_output_of_an_engine_that_is_built_anew(conve
 
 
 def test_engine_ops_of_another_number_have_other_names(converted):
-    definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
+    definition, tensors = frozen(converted("digits_cnn", "--precision=FP16"))
     (name,) = (name for name in tensors if name.endswith(f"{stacks.POOL}:0"))
     fetched = marking.mark(definition, {name: tensors[name]}, 1)[name]
     engine, segment = fetched.rpartition(":")[0], fetched.rpartition("/")[2].rpartition(":")[0]
@@ -136,7 +136,7 @@ def test_engine_ops_of_another_number_have_other_names(converted):
 
 
 def test_what_an_engine_gives_is_fetched_from_the_engine_that_is_there(converted):
-    definition, tensors = frozen(converted("digits_cnn", "--precision_mode=FP16"))
+    definition, tensors = frozen(converted("digits_cnn", "--precision=FP16"))
     (name,) = (name for name in tensors if name.endswith("Softmax:0"))
     kept = definition.SerializeToString(deterministic=True)
     assert marking.mark(definition, {name: tensors[name]}) == {name: f"{tensors[name].engine}:0"}
@@ -148,7 +148,7 @@ def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(
 ):
     """TF-TRT's optimizers write (x * y) * c as x * (y * c) in each layer normalization."""
     monkeypatch.setattr("tftrt_tools.tensorrt.plans.tensor_ways._WHOLE", 48)
-    model = converted("bert_encoder", "--precision_mode=FP16")
+    model = converted("bert_encoder", "--precision=FP16")
     assert (
         cli.main(
             [
@@ -170,7 +170,7 @@ def test_a_node_that_keeps_its_name_and_computes_something_else_is_left_out(
 
 def test_a_converted_model_with_loops_is_compared_outside_of_them(zoo_model, converted, tmp_path):
     """Its graph stays a function when it is frozen, and so do segments that a loop may hold."""
-    model = converted("lstm_tagger", "--precision_mode=FP16", "--use_dynamic_shape")
+    model = converted("lstm_tagger", "--precision=FP16", "--use_dynamic_shape")
     assert (
         cli.main(
             [
@@ -196,17 +196,7 @@ def test_what_a_rewrite_has_given_another_form_is_left_out(tmp_path):
         return {"y": tf.exp(tf.nn.relu(tf.nn.convolution(x, weights, padding="VALID", dilations=2)), name="last")}
 
     source, target = save(tmp_path / "saved", function, Spec((None, 16, 2), tf.float32, "x")), str(tmp_path / "fp16")
-    assert (
-        cli.main(
-            [
-                "convert",
-                f"--input_saved_model_dir={source}",
-                f"--output_saved_model_dir={target}",
-                "--precision_mode=FP16",
-            ]
-        )
-        == 0
-    )
+    assert cli.main(["convert", f"--model={source}", f"--output={target}", "--precision=FP16"]) == 0
     assert cli.main(["verify", source, target, "--tensors=all", f"--json={tmp_path / 'j.json'}"]) == 0
     assert any("last" in one["tensor"] for one in said(tmp_path / "j.json")["inners"])
 
@@ -233,7 +223,7 @@ def test_loops_and_branches_are_left_out(tmp_path):
 
 def test_tensors_inside_an_int8_engine_are_refused_and_what_it_gives_is_compared(zoo_model, converted, tmp_path):
     request = ChunksRequest(
-        models=(str(zoo_model("digits_cnn")), str(converted("digits_cnn", "--precision_mode=FP16"))),
+        models=(str(zoo_model("digits_cnn")), str(converted("digits_cnn", "--precision=FP16"))),
         signature="serving_default",
         folder=str(tmp_path),
         chunk=48,

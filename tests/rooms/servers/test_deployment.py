@@ -461,7 +461,7 @@ def test_the_version_stands_in_one_place_and_every_image_is_of_it():
         for line in kinds("Job")[0]["spec"]["template"]["spec"]["containers"][0]["args"][0].splitlines()
         if "publish" in line
     )
-    assert line.endswith('--target="$TFTRT_SERVER"'), "the image that goes with the one that builds"
+    assert line.endswith('--server_image="$TFTRT_SERVER"'), "the image that goes with the one that builds"
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl here")

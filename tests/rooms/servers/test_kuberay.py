@@ -179,11 +179,11 @@ def test_the_entrypoint_is_a_command_that_asks_its_own_head_for_each_group():
     ports = {one["name"]: one["containerPort"] for one in head["ports"]}
     assert place.parse(given["on"]).host_and_port() == ("127.0.0.1", ports["client"])
     assert given["gpu_types"].lower().split(",") == [one["groupName"] for one in groups()]
-    written = [given[key] for key in ("output_saved_model_dir", "json", "junit")]
+    written = [given[key] for key in ("output", "json", "junit")]
     mounts = {one["name"]: one["mountPath"] for one in head["volumeMounts"]}
     assert all(path.startswith(mounts["models"] + "/") for path in (argv[2], *written))
     # `publish` takes nothing but models there.
-    assert not any(path.startswith(given["output_saved_model_dir"] + "/") for path in written)
+    assert not any(path.startswith(given["output"] + "/") for path in written)
 
 
 def test_each_kind_is_built_and_compared_on_its_own_nodes_alone():
@@ -197,7 +197,7 @@ def test_each_kind_is_built_and_compared_on_its_own_nodes_alone():
         for one in (worker, pod):
             assert one["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
         assert [argv[1] for argv in lines(job)] == ["verify", "regress"]
-        built = f"{values(entrypoint())['output_saved_model_dir']}/{kind}"
+        built = f"{values(entrypoint())['output']}/{kind}"
         verify, regress = lines(job)
         assert verify[3] == values(regress)["candidate"] == built and verify[2] == values(regress)["native"]
     for name in ("head", "submitter"):
@@ -215,7 +215,7 @@ def test_every_job_runs_commands_that_exist_and_waits_and_ends_at_what_no_try_me
         assert rule["action"] == "FailJob"
         assert rule["onExitCodes"] == {"operator": "In", "values": [errors.EXIT_USAGE, errors.EXIT_CHECK]}
     (publish,) = lines(jobs()[-1])
-    assert publish[:3] == ["tftrt", "publish", values(entrypoint())["output_saved_model_dir"]]
+    assert publish[:3] == ["tftrt", "publish", values(entrypoint())["output"]]
     assert all(path in script(jobs()[-1]).split() for path in (values(entrypoint())["json"], *reports()))
     (server,) = (one for one in yaml.safe_load_all((ROOT / "serving/kubernetes/2-config.yaml").read_text()))
     assert values(publish)["base_path"] + "/" in server["data"]["models.config"]

@@ -31,9 +31,7 @@ NO_WARMUP = publish.Options(warm_up=False)
 @pytest.fixture(scope="module")
 def verified_once(converted, zoo_model, tftrt, tmp_path_factory):
     """A converted model with real evidence."""
-    model = shutil.copytree(
-        converted("digits_cnn", "--precision_mode=FP16"), tmp_path_factory.mktemp("verified") / "digits"
-    )
+    model = shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path_factory.mktemp("verified") / "digits")
     assert tftrt("verify", zoo_model("digits_cnn"), model).returncode == 0
     return model
 
@@ -247,7 +245,7 @@ def test_what_can_never_work_is_refused_at_once(name, base, options, words, veri
         (["m"], "--model_name and --base_path are missing"),
         (["m", "--model_name=m"], "--base_path is missing"),
         (["nowhere", "--model_name=m", "--base_path=b"], "no such file"),
-        (["m", "--model_name=m", "--base_path=b", "--version=x"], "version"),
+        (["m", "--model_name=m", "--base_path=b", "--model_version=x"], "version"),
         (["m", "--model_name=m", "--base_path=b", "--nowarmup", "--warmup_shapes=x:1"], "exclude each other"),
         (["m", "--model_name=m", "--base_path=b", "--batching_parameters_file=nowhere"], "nowhere"),
         (["m.onnx", "--model_name=m", "--base_path=b"], "--server=triton publishes it"),
@@ -272,7 +270,7 @@ def test_the_command_that_repeats_it_has_every_flag_that_differs(tmp_path):
             "a model",
             "--model_name=m",
             "--base_path=models",
-            "--version=3",
+            "--model_version=3",
             "--nowarmup",
             "--custom_ops=A,B",
             f"--warmup_data={tmp_path}/data.npz",
@@ -489,7 +487,7 @@ def test_ops_that_tensorflow_does_not_have_are_found_and_calls_of_functions_are_
 
 
 def test_an_int8_table_names_its_tensorrt(converted):
-    found = model_facts_job.read(str(converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data")))
+    found = model_facts_job.read(str(converted("digits_cnn", "--precision=INT8", "--calibrate_on_random_data")))
     assert (
         found.tables
         and set(found.tables.values()) <= set(stacks.here().loaded)

@@ -126,10 +126,10 @@ def test_this_machine_takes_the_engines_of_the_tensorrt_that_its_tensorflow_load
 @pytest.mark.parametrize(
     ("engine", "target", "mend"),
     [
-        ("8.5.3.1", STOCK, "; or serve them with --target=tftrt/serving:2.14.1"),
-        ("8.5.3.1", "tensorflow/serving:2.17.1-gpu", "; or serve them with --target=tftrt/serving:2.14.1"),
-        ("8.6.1.6", STOCK, "; or serve them with --target=tftrt/serving:2.17.1"),
-        ("8.6.1.6", "tftrt/serving", "; or serve them with --target=tftrt/serving:2.17.1"),
+        ("8.5.3.1", STOCK, "; or serve them with --server_image=tftrt/serving:2.14.1"),
+        ("8.5.3.1", "tensorflow/serving:2.17.1-gpu", "; or serve them with --server_image=tftrt/serving:2.14.1"),
+        ("8.6.1.6", STOCK, "; or serve them with --server_image=tftrt/serving:2.17.1"),
+        ("8.6.1.6", "tftrt/serving", "; or serve them with --server_image=tftrt/serving:2.17.1"),
         ("8.6.0.12", "tensorflow/serving:2.17.1-gpu", "; or build them with TensorRT 8.6.1"),
         ("8.6.0.12", "tensorflow/serving:2.12.2-gpu", "`tftrt build MODEL --strip`"),
     ],
@@ -137,7 +137,7 @@ def test_this_machine_takes_the_engines_of_the_tensorrt_that_its_tensorflow_load
 def test_the_ways_out_are_strip_and_the_image_that_reads_these_engines(engine, target, mend):
     (found,) = checked(built((engine, "9.0")), target).obstacles
     assert "`tftrt build MODEL --strip`" in found.mend and found.mend.endswith(mend)
-    if "--target=" in mend:
+    if "--server_image=" in mend:
         assert obstacles(built((engine, "9.0")), mend.rpartition("=")[2]) == []
 
 
@@ -145,7 +145,7 @@ def test_the_ways_out_are_strip_and_the_image_that_reads_these_engines(engine, t
 def test_a_tensorflow_here_without_tftrt_is_no_target_of_a_converted_model(tftrt, gpu):
     here = server_target.Machine(tensorflow="2.18.0", tensorrt=None, compute_capabilities=(), tftrt=tftrt, gpu=gpu)
     (found,) = checked(facts(engines=[engine_op()], unknown_ops=("TRTEngineOp",)), "local", here=here).obstacles
-    assert "TensorFlow 2.18.0 here has no TF-TRT" in found.text and "--target" in found.mend
+    assert "TensorFlow 2.18.0 here has no TF-TRT" in found.text and "--server_image" in found.mend
     assert obstacles(facts(converted=False), "local", here=here) == []
     # It knows TF-TRT's op no more, and the server that is named does.
     given = facts(engines=[engine_op()], unknown_ops=("TRTEngineOp",))
@@ -206,7 +206,7 @@ def test_an_image_whose_tensorrt_is_not_known_gets_no_engines():
     ],
 )
 def test_images_of_which_nothing_is_known_are_refused(target):
-    with pytest.raises(errors.UsageError, match="target"):
+    with pytest.raises(errors.UsageError, match="--server_image="):
         server_target.resolve(target, "", HERE)
 
 

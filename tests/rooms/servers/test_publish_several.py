@@ -21,7 +21,7 @@ GPUS = {"L4": ("NVIDIA L4", "8.9"), "T4": ("Tesla T4", "7.5")}
 def built(converted, tmp_path):
     """As `tftrt build --on` leaves it, but for the engines: a model for each of two kinds, which says for what it was built."""
     for kind, (name, capability) in GPUS.items():
-        model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "built" / kind)
+        model = shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path / "built" / kind)
         manifest = passport.read(model, passport.MANIFEST)
         manifest["gpu"] = {"name": name, "compute_capability": capability}
         passport.write(model, passport.MANIFEST, manifest)

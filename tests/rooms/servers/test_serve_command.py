@@ -423,7 +423,7 @@ def test_wrong_usage_is_one_line_with_the_mend(tftrt, base_path, tmp_path):
         (["--model_base_pth=x"], "Did you mean: model_base_path"),
         ([], "nothing to serve"),
         (["models"], "--model_base_path=models"),
-        (["--backend=local", f"--model_base_path={base_path / '7'}"], f"name the one above it: {base_path}"),
+        (["--launch=local", f"--model_base_path={base_path / '7'}"], f"name the one above it: {base_path}"),
     ):
         done = tftrt("serve", *arguments)
         assert done.returncode == errors.EXIT_USAGE, done.stderr
@@ -553,7 +553,7 @@ def test_a_load_that_fails_is_said_while_the_server_tries_again(serve, base_path
     )
     command.wait_for("^tftrt: warning: digits version 7 did not load: .*it sees no GPU$")
     command.wait_for(
-        "^  serve the original model here, or use --backend=local.*; the server tries 5 more times, one each 60 s"
+        "^  serve the original model here, or use --launch=local.*; the server tries 5 more times, one each 60 s"
     )
     assert "ready:" not in command.text and command.process.poll() is None
     command.process.send_signal(signal.SIGINT)
@@ -600,7 +600,7 @@ def test_the_development_server_serves_on_ports_it_finds_and_counts(serve, doubl
     (tmp_path / "monitoring.config").write_text("prometheus_config { enable: true }")
     ready = tmp_path / "ready.json"
     command = serve(
-        "--backend=local",
+        "--launch=local",
         "--port=0",
         "--rest_api_port=-1",
         "--model_name=doubled",
@@ -623,7 +623,7 @@ def test_the_development_server_serves_on_ports_it_finds_and_counts(serve, doubl
 
 def test_a_model_that_does_not_load_ends_the_development_server_with_the_reason(serve, base_path):
     (base_path / "7" / "saved_model.pb").write_bytes(b"no model")
-    command = serve("--backend=local", "--port=0", f"--model_base_path={base_path}", "--max_num_load_retries=0")
+    command = serve("--launch=local", "--port=0", f"--model_base_path={base_path}", "--max_num_load_retries=0")
     assert command.code() == errors.EXIT_FAILED
     assert re.search(
         r"^tftrt: error: the server ended by itself with exit code 255: .*default", command.text, re.MULTILINE
@@ -666,7 +666,7 @@ def test_the_log_of_a_container_is_followed_too(on_path, serve, base_path, tmp_p
     (tmp_path / "bin" / "tensorflow_model_server").rename(tmp_path / "bin" / "fake_inside")
     on_path("docker", FAKE_DOCKER)
     command = serve(
-        "--backend=docker",
+        "--launch=docker",
         f"--port={free_port()}",
         "--model_name=digits",
         f"--model_base_path={base_path}",
@@ -748,4 +748,4 @@ def test_every_base_path_of_the_configuration_and_where_links_lead_is_mounted(tm
 def test_port_zero_is_refused_for_what_takes_it_as_no_port(serve, base_path):
     command = serve("--port=0", f"--model_base_path={base_path}")
     assert command.code() == errors.EXIT_USAGE
-    assert "--backend=local" in command.text
+    assert "--launch=local" in command.text

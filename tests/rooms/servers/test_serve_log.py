@@ -26,14 +26,14 @@ def told(lines, **values):
         (
             server_log.NO_KERNEL,
             "CreateTRTResourceHandle has no kernel in this server, because it sees no GPU",
-            "--backend=local",
+            "--launch=local",
         ),
         (
             server_log.SEVERAL,
             "CreateTRTResourceHandle has no kernel in this server, because it sees no GPU",
-            "--backend=local",
+            "--launch=local",
         ),
-        (server_log.NO_TFTRT, "built without TF-TRT", "--backend=local"),
+        (server_log.NO_TFTRT, "built without TF-TRT", "--launch=local"),
         (server_log.NO_OP, "this server has no op Sharpen", "a server that is built with it"),
         (server_log.DAMAGED, "DATA_LOSS: Unable to parse", "publish the model again"),
         ("OUT_OF_RANGE: Read less bytes than requested", "Read less bytes", "publish the model again"),

@@ -158,7 +158,7 @@ def give_warmup(model, batches):
 @pytest.fixture
 def base(converted, tmp_path):
     """A base path with version 1: the digits model in implicit batch mode, without engines."""
-    shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "models" / "digits" / "1")
+    shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path / "models" / "digits" / "1")
     return tmp_path / "models" / "digits"
 
 
@@ -444,7 +444,7 @@ def test_the_command_checks_what_it_wrote(tftrt, base, tmp_path):
     give_warmup(base / "1", (16,))
     done = tftrt(
         "configure",
-        f"--output_dir={tmp_path}/config",
+        f"--output={tmp_path}/config",
         f"--model=digits={base}:versions=1:stable=1",
         "--enable_batching",
         f"--mount={base.parent}:/models",
@@ -455,11 +455,11 @@ def test_the_command_checks_what_it_wrote(tftrt, base, tmp_path):
     report = json.loads(done.stdout)
     assert report["models"][0]["base_path"] == "/models/digits" and report["batching"]["max_batch_size"] == 16
     assert "--enable_batching" in report["server_flags"] and "1 to 16" in done.stderr
-    done = tftrt("configure", "--check", *report["files"].values())
+    done = tftrt("configure", "--check_files", *report["files"].values())
     assert done.returncode == 0 and done.stdout.count("nothing wrong") == 3
     broken = tmp_path / "config" / "models.config"
     broken.write_text(broken.read_text().replace("/models/digits", "models/digits"))
-    done = tftrt("configure", "--check", broken, "--json=-")
+    done = tftrt("configure", "--check_files", broken, "--json=-")
     assert done.returncode == 3 and not json.loads(done.stdout)["passed"]
     line = next(number for number, text in enumerate(broken.read_text().splitlines(), 1) if "base_path" in text)
     assert f"models.config:{line}: error: the base path 'models/digits' is relative" in done.stderr
@@ -468,13 +468,13 @@ def test_the_command_checks_what_it_wrote(tftrt, base, tmp_path):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--model=d=/d"], "--output_dir is missing"),
-        (["--output_dir=x"], "--model is missing"),
-        (["--output_dir=x", "--model=d=/d", "extra"], "got extra"),
-        (["--check"], "--check names no file"),
-        (["--check", "/nowhere/models.config"], "no such file"),
-        (["--output_dir=x", "--model=d=/d", "--mount=/a"], "is not HERE:THERE"),
-        (["--output_dir=x", "--model=d=/d", "--allowed_batch_sizes=1,x"], "are no numbers"),
+        (["--model=d=/d"], "--output is missing"),
+        (["--output=x"], "--model is missing"),
+        (["--output=x", "--model=d=/d", "extra"], "got extra"),
+        (["--check_files"], "--check_files names no file"),
+        (["--check_files", "/nowhere/models.config"], "no such file"),
+        (["--output=x", "--model=d=/d", "--mount=/a"], "is not HERE:THERE"),
+        (["--output=x", "--model=d=/d", "--allowed_batch_sizes=1,x"], "are no numbers"),
     ],
 )
 def test_wrong_usage(tftrt, tmp_path, arguments, said):

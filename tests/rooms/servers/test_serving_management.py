@@ -463,8 +463,8 @@ def test_an_interrupt_in_the_middle_puts_file_and_server_back(house, number):
         "promote",
         house.address,
         "--model_name=digits",
-        "--label=stable",
-        "--version=3",
+        "--version_label=stable",
+        "--model_version=3",
         f"--model_config_file={house.file}",
     ]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -503,7 +503,9 @@ def test_versions_lists_states_labels_and_errors(house):
 
 def test_the_commands_print_and_write_json(tftrt, house):
     file = f"--model_config_file={house.file}"
-    done = tftrt("promote", house.address, "--model_name=digits", "--label=canary", "--version=2", file, "--json=-")
+    done = tftrt(
+        "promote", house.address, "--model_name=digits", "--version_label=canary", "--model_version=2", file, "--json=-"
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["labels"] == {"stable": 1, "canary": 2} and "canary" in done.stderr
     done = tftrt("versions", house.address, file)
@@ -589,7 +591,7 @@ def test_the_port_may_be_left_out():
 @pytest.mark.parametrize(
     "command, missing",
     [
-        ("promote", "--model_name, --label, --version and --model_config_file are missing"),
+        ("promote", "--model_name, --version_label, --model_version and --model_config_file are missing"),
         ("rollback", "--model_name and --model_config_file are missing"),
     ],
 )

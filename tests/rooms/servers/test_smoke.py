@@ -57,7 +57,7 @@ def reciprocal(path):
 def house(zoo_model, converted, tmp_path_factory):
     """A running server: digits (converted, warmed with batch 1 and 4), digits_native, and models of the conformance suite."""
     folder = tmp_path_factory.mktemp("smoke")
-    made = converted("digits_cnn", "--precision_mode=FP16")
+    made = converted("digits_cnn", "--precision=FP16")
     from tftrt_tools.servers.serving.warmup import warmup_requests
 
     publish.publish(
@@ -117,7 +117,7 @@ def test_native_segments_on_a_cpu_are_a_certain_no_although_the_gate_is_closed(h
         "--model_name=digits",
         f"--original={house.original}",
         "--native_model_name=digits_native",
-        "--repeats=3",
+        "--requests=3",
         f"--json={tmp_path / 'out.json'}",
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -154,7 +154,7 @@ def test_tensorflow_is_asked_for_gpus_as_the_development_server_was_started(hous
 
 
 def test_require_engines_fails_and_names_the_reason(house, tftrt):
-    ran = tftrt("smoke", house.grpc_address, "--model_name=digits", "--require_engines", "--repeats=2", "--json=-")
+    ran = tftrt("smoke", house.grpc_address, "--model_name=digits", "--require_engines", "--requests=2", "--json=-")
     said = json.loads(ran.stdout)
     assert ran.returncode == 3 and "failed: --require_engines: no: " in ran.stderr
     assert said["problems"] and not said["passed"] and not said["rightness_judged"]
@@ -222,7 +222,9 @@ def exported(onnx_model):
 
 
 def test_an_onnx_file_can_be_the_original(house, exported, tftrt):
-    ran = tftrt("smoke", house.grpc_address, "--model_name=digits", f"--original={exported}", "--repeats=2", "--json=-")
+    ran = tftrt(
+        "smoke", house.grpc_address, "--model_name=digits", f"--original={exported}", "--requests=2", "--json=-"
+    )
     assert ran.returncode == 0, ran.stderr
     said = json.loads(ran.stdout)
     assert said["passed"] and said["rightness_judged"] and said["original"] == str(exported)
@@ -318,7 +320,11 @@ def test_faults_are_one_line(house, tftrt, tmp_path):
         ([address], 2, "--model_name is missing"),
         ([address, "--model_name=nothing"], 2, "serves no model 'nothing'"),
         ([f"127.0.0.1:{house.rest_port}", "--model_name=digits"], 1, "127.0.0.1"),
-        ([address, "--model_name=slow", "--ranges=steps:1000000000:1000000001", "--timeout=0.3"], 1, "within 0.3 s"),
+        (
+            [address, "--model_name=slow", "--ranges=steps:1000000000:1000000001", "--timeout_seconds=0.3"],
+            1,
+            "within 0.3 s",
+        ),
     ):
         assert_clear(tftrt("smoke", *arguments), code, says)
 
@@ -458,7 +464,7 @@ def test_the_files_of_another_kind_of_gpu_fail_the_check(house, monkeypatch):
 
 def test_the_kind_of_gpu_is_read_from_the_engines(converted, tmp_path):
     model = tmp_path / "1"
-    shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), model)
+    shutil.copytree(converted("digits_cnn", "--precision=FP16"), model)
     assert version_on_disk_job.read(str(model)).built_for == ()
     engine_files.engine_file(
         model / f"assets/{engine_assets.PREFIX}TRTEngineOp_000_000", (1, 8, 8, 1), engine=engine_files.HEAD

@@ -624,14 +624,14 @@ def test_an_implicit_batch_goes_to_no_release_with_tensorrt_10(implicit, release
 @pytest.mark.parametrize(
     "flags, code, told",
     [
-        (("--target=local",), 2, "--target has no effect with --server=triton"),
+        (("--server_image=local",), 2, "--server_image has no effect with --server=triton"),
         (("--warmup_data=x.npz",), 2, "--warmup_data has no effect"),
         (("--triton_backend=tensorrt",), 2, "does not run an ONNX file"),
         (("--triton_tensorrt=10.0",), 2, "without --triton_release"),
         (("--triton_preferred_batch_sizes=a",), 2, "are no numbers"),
         (("--model_name=a b",), 2, "Triton cannot name that"),
         (("--base_path=s3://bucket/x",), 2, "no path on this machine"),
-        (("--version=0",), 2, "a version is a number from 1"),
+        (("--model_version=0",), 2, "a version is a number from 1"),
         (("--triton_max_batch_size=99999999999",), 2, "--triton_max_batch_size=99999999999"),
         (("--triton_versions=99999999999",), 2, "--triton_versions=99999999999"),
         (("--triton_instances=99999999999",), 2, "--triton_instances=99999999999"),

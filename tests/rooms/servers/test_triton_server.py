@@ -405,7 +405,7 @@ def test_smoke_compares_the_answers_with_the_originals(server, tftrt, zoo_model,
         server.address,
         "--model_name=digits",
         f"--original={zoo_model('digits_cnn')}",
-        "--repeats=3",
+        "--requests=3",
         "--shapes=image:1x8x8x1,8x8x8x1",
         f"--json={tmp_path / 'smoke.json'}",
     )
@@ -417,12 +417,14 @@ def test_smoke_compares_the_answers_with_the_originals(server, tftrt, zoo_model,
         "likely",
     ) and "--model_dir" not in done.stdout
     assert any("platform for this model is python" in one["seen"] for one in said["engines"]["evidence"])
-    wrong = tftrt("smoke", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", "--repeats=3")
+    wrong = tftrt(
+        "smoke", server.address, "--model_name=other", f"--original={zoo_model('digits_cnn')}", "--requests=3"
+    )
     assert wrong.returncode == 3 and "FAILED" in wrong.stdout
 
 
 def test_smoke_of_a_model_on_the_cpu_says_no_engine_ran_however_long_its_first_request_took(server, tftrt, tmp_path):
-    done = tftrt("smoke", server.address, "--model_name=slow", "--repeats=3", f"--json={tmp_path / 'smoke.json'}")
+    done = tftrt("smoke", server.address, "--model_name=slow", "--requests=3", f"--json={tmp_path / 'smoke.json'}")
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads((tmp_path / "smoke.json").read_text())
     (first,) = (one for one in said["engines"]["evidence"] if one["source"] == "first request")
@@ -446,7 +448,7 @@ def test_smoke_waits_no_longer_than_it_was_told(server, tftrt):
     try:
         begun = time.monotonic()
         assert_clear(
-            tftrt("smoke", server.address, "--model_name=digits", "--timeout=0.5"),
+            tftrt("smoke", server.address, "--model_name=digits", "--timeout_seconds=0.5"),
             1,
             "for the model's metadata within 0.5 s",
         )
@@ -543,7 +545,7 @@ def test_bench_of_a_model_or_a_server_that_is_gone_at_the_end_is_not_complete(di
                 client,
                 lambda: os.kill(server.process.pid, signal.SIGSTOP),
                 "--duration_seconds=3",
-                "--timeout=1",
+                "--timeout_seconds=1",
             )
         finally:
             os.kill(server.process.pid, signal.SIGCONT)
@@ -555,7 +557,12 @@ def test_bench_of_a_model_that_hangs_is_not_complete(tftrt, tmp_path):
     plain(tmp_path / "repository", "hanging", _HANG)
     with TritonServer(tmp_path / "repository", tmp_path) as server:
         done = tftrt(
-            "bench", server.address, "--model_name=hanging", "--timeout=1", "--warmup_seconds=0", "--duration_seconds=2"
+            "bench",
+            server.address,
+            "--model_name=hanging",
+            "--timeout_seconds=1",
+            "--warmup_seconds=0",
+            "--duration_seconds=2",
         )
         assert done.returncode == 1 and "the model hangs; fix it, and restart the server" in done.stdout, (
             done.stdout + done.stderr
@@ -580,10 +587,10 @@ def test_regress_of_a_model_that_hangs_ends_soon(native, candidate, tftrt, tmp_p
         begun = time.monotonic()
         done = tftrt(
             "regress",
-            f"--server={server.address}",
+            f"--address={server.address}",
             f"--native={native}",
             f"--candidate={candidate}",
-            "--timeout=2",  # on a busy machine the model that is well takes more than half a second now and then
+            "--timeout_seconds=2",  # on a busy machine the model that is well takes more than half a second now and then
             *QUICK,
         )
         # It hangs from some request on; whether one of the first block is answered before that is a matter of time.
@@ -609,7 +616,7 @@ QUICK = ("--rounds=12", "--max_rounds=12", "--requests=8", "--metrics=p50")
 
 
 def test_regress_compares_servers_of_two_kinds(server, before, zoo_model, tftrt, tmp_path):
-    two = (f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", *QUICK)
+    two = (f"--native_address={before}", f"--candidate_address={server.address}", "--native=digits", *QUICK)
     done = tftrt(
         "regress",
         *two,
@@ -633,8 +640,8 @@ def test_regress_compares_servers_of_two_kinds(server, before, zoo_model, tftrt,
     # The same model under the same name and version on both, and the other way round.
     turned = tftrt(
         "regress",
-        f"--server={server.address}",
-        f"--candidate_server={before}",
+        f"--address={server.address}",
+        f"--candidate_address={before}",
         "--native=digits",
         "--candidate=digits",
         *QUICK,
@@ -648,8 +655,8 @@ def test_regress_compares_servers_of_two_kinds(server, before, zoo_model, tftrt,
 def test_other_answers_of_the_other_server_fail_the_comparison(server, before, tftrt):
     done = tftrt(
         "regress",
-        f"--native_server={before}",
-        f"--candidate_server={server.address}",
+        f"--native_address={before}",
+        f"--candidate_address={server.address}",
         "--native=digits",
         "--candidate=other",
         *QUICK,
@@ -661,7 +668,7 @@ def test_other_answers_of_the_other_server_fail_the_comparison(server, before, t
 def test_a_request_that_the_other_server_refuses_is_a_failure_and_a_model_that_it_has_not_is_named(
     server, before, tftrt
 ):
-    two = (f"--native_server={before}", f"--candidate_server={server.address}", "--native=digits", *QUICK)
+    two = (f"--native_address={before}", f"--candidate_address={server.address}", "--native=digits", *QUICK)
     done = tftrt("regress", *two, "--candidate=digits", "--shapes=image:9x8x8x1")
     assert done.returncode == 3 and "refuses a request" in done.stdout + done.stderr, done.stdout + done.stderr
     assert_clear(tftrt("regress", *two, "--candidate=nothing"), 2, "serves no model 'nothing'")
@@ -961,6 +968,6 @@ def test_npz_rows_are_asked(server, tftrt, tmp_path):
         "--model_name=whole",
         f"--data={tmp_path / 'rows.npz'}",
         "--batch_size=5",
-        "--repeats=2",
+        "--requests=2",
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -105,7 +105,7 @@ def test_onnx_files_that_differ_are_told_where_a_cpu_may_run_one(tmp_path):
 def saved(converted, tmp_path):
     """SavedModels for two kinds, which say for what they were built."""
     for kind, gpu in (("L4", L4), ("T4", T4)):
-        model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "built" / kind)
+        model = shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path / "built" / kind)
         manifest = passport.read(model, passport.MANIFEST)
         manifest["gpu"] = {"name": gpu["gpu"], "compute_capability": gpu["compute_capability"]}
         passport.write(model, passport.MANIFEST, manifest)
@@ -508,10 +508,10 @@ def test_an_older_version_that_would_not_be_served_does_not_stop_the_one_that_is
         errors.UsageError, match="^version 5 does not fit .* serves the latest version, loads"
     ) as caught:
         published(built, tmp_path, replace_config=True, **older)
-    assert caught.value.mend == "leave --version out, or remove version 5"
+    assert caught.value.mend == "leave --model_version out, or remove version 5"
     with pytest.raises(errors.UsageError, match="^version 5 does not fit") as caught:
         published(built, tmp_path, **several_versions(2), **older)
-    assert caught.value.mend == "leave --version and --triton_versions out, or remove version 5"
+    assert caught.value.mend == "leave --model_version and --triton_versions out, or remove version 5"
     assert versions(tmp_path) == ["5"]
 
 

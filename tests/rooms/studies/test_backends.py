@@ -131,7 +131,7 @@ def test_convert_makes_its_model_and_verify_and_regress_take_it(third, zoo_model
         (("--backend=onnxruntime", "--max_engines=3"), "--max_engines has no effect with --backend=onnxruntime"),
         (("--optimization=all",), "--optimization is for ONNX Runtime"),
         (("--backend=tensorrt", "--optimization=all"), "--optimization has no effect with --backend=tensorrt"),
-        (("--backend=onnxruntime", "--precision_mode=FP16"), "--precision_mode=FP16: it keeps FP32"),
+        (("--backend=onnxruntime", "--precision=FP16"), "--precision=FP16: it keeps FP32"),
         (("--backend=onnxruntime", "--optimization=most"), "--optimization=most is unknown"),
     ],
 )
@@ -156,8 +156,8 @@ def test_tune_tries_it_beside_the_precisions_that_it_lacks_and_makes_the_winner(
             "--data_rows=40",
             "--shapes=image:8x8x8x1",
             "--accuracy=snr_db:threshold=60",
-            "--backends=onnxruntime",
-            "--precisions=FP32,FP16",
+            "--backend=onnxruntime",
+            "--precision=FP32,FP16",
             f"--work_dir={tmp_path / 'work'}",
             f"--json={tmp_path / 'j'}",
             *flags,
@@ -165,10 +165,10 @@ def test_tune_tries_it_beside_the_precisions_that_it_lacks_and_makes_the_winner(
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout, json.loads((tmp_path / "j").read_text())
 
-    printed, said = tuned(f"--output_saved_model_dir={tmp_path / 'best.onnx'}")
+    printed, said = tuned(f"--output={tmp_path / 'best.onnx'}")
     first, second = said["trials"]
     assert (first["backend"], first["kept"], first["engines"]) == ("onnxruntime", True, 0)
-    assert second["failure"] == "--precision_mode=FP16: it keeps FP32" and not second["kept"]
+    assert second["failure"] == "--precision=FP16: it keeps FP32" and not second["kept"]
     assert said["winner"] == 1 and said["final"] and (tmp_path / "best.onnx").is_file()
     assert "optimized file, FP32" in printed
     assert tftrt("verify", zoo_model("digits_cnn"), tmp_path / "best.onnx").returncode == 0
@@ -333,7 +333,7 @@ def test_the_other_commands_meet_its_model(made, zoo_model, images, tftrt, tmp_p
     what, original = "an ONNX file that onnxruntime made", zoo_model("digits_cnn")
     assert backends.of_made(str(made)).name == "onnxruntime" and backends.described(str(made)) == what
     data = f"--data={images / 'held_back.npz'}"
-    rest = (data, "--goal=snr_db:threshold=30", f"--output_saved_model_dir={tmp_path / 'best'}")
+    rest = (data, "--accuracy=snr_db:threshold=30", f"--output={tmp_path / 'best'}")
     for words, says, mend in (
         (("sensitivity", made, data), "made.onnx is a converted model, which onnxruntime made", "give the original"),
         (("profile", made), f"made.onnx is {what}, and this profiles", "tftrt bench MODEL"),
@@ -343,7 +343,7 @@ def test_the_other_commands_meet_its_model(made, zoo_model, images, tftrt, tmp_p
         done = tftrt(*words)
         assert_clear(done, 2, says)
         assert mend in done.stderr.splitlines()[-1]
-    done = tftrt("build", made, f"--output_saved_model_dir={tmp_path / 'again.onnx'}")
+    done = tftrt("build", made, f"--output={tmp_path / 'again.onnx'}")
     assert done.returncode == 0 and f"written: {tmp_path / 'again.onnx'}" in done.stdout, done.stderr
 
 

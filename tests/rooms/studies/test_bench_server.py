@@ -456,7 +456,7 @@ def test_a_model_that_hangs_makes_it_incomplete(proxy, bench, capsys):
     over = threading.Event()
     proxy.answer = lambda number, answer: answer if number <= FIRST_ANSWERS + 4 else over.wait(30) and answer
     try:
-        ended, found = bench(proxy.address, "--model_name=digits", "--timeout=0.3", "--expected=none")
+        ended, found = bench(proxy.address, "--model_name=digits", "--timeout_seconds=0.3", "--expected=none")
     finally:
         over.set()
     assert (
@@ -482,7 +482,7 @@ def test_a_backlog_is_awaited(proxy, bench, capsys):
     ended, found = bench(
         proxy.address,
         "--model_name=digits",
-        "--timeout=0.25",
+        "--timeout_seconds=0.25",
         "--scenario=offline",
         "--concurrency=8",
         "--min_queries=48",

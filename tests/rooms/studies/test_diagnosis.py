@@ -433,7 +433,7 @@ def attempt(findings, code=0, makes=True, folder=None, causes=()):
     def command(words):
         ran.append(tuple(words))
         if makes:
-            pathlib.Path(words[-1].removeprefix("--output_saved_model_dir=")).mkdir(parents=True)
+            pathlib.Path(words[-1].removeprefix("--output=")).mkdir(parents=True)
         return code
 
     options = trial.Options(run=command, shapes={"c": ("serving_default", {"x": (1, 2)})}, folder=folder, causes=causes)
@@ -443,12 +443,7 @@ def attempt(findings, code=0, makes=True, folder=None, causes=()):
 
 def mend(*words):
     return Finding(
-        cause="fallback",
-        title="",
-        call="c",
-        worth=1.0,
-        basis="estimate",
-        command=(*words, "--output_saved_model_dir=beside"),
+        cause="fallback", title="", call="c", worth=1.0, basis="estimate", command=(*words, "--output=beside")
     )
 
 
@@ -528,7 +523,7 @@ def tried_with(made, model, monkeypatch, **changes):
     monkeypatch.setattr(in_turns, "ROUNDS", 6)
 
     def command(words):
-        shutil.copytree(made, words[-1].removeprefix("--output_saved_model_dir="))
+        shutil.copytree(made, words[-1].removeprefix("--output="))
         return 0
 
     found = Diagnosis(model=str(model), original="o", profiled="", gpu="", findings=(mend("build", "m"),))
@@ -637,7 +632,7 @@ def test_causes_that_cannot_be_tried_are_told(given, says, tftrt):
 def test_a_model_that_cannot_be_timed_leaves_its_reason(tmp_path):
     found, ran = attempt([mend("build", "m")], folder=tmp_path)
     assert "m" in found[0].trial.problem and found[0].trial.gained is None
-    assert ran[0][-1].startswith(f"--output_saved_model_dir={tmp_path}")
+    assert ran[0][-1].startswith(f"--output={tmp_path}")
 
 
 # --- the command
@@ -724,27 +719,23 @@ def test_a_profile_of_a_model_with_other_inputs_is_refused(tftrt, zoo_model, tmp
         (["{model}"], "1 given"),
         (["{model}", "nowhere"], "no such"),
         (["{model}", "{model}", "--try", "--stored"], "measure nothing"),
-        (["{model}", "{model}", "--trials_dir=x"], "--try"),
+        (["{model}", "{model}", "--work_dir=x"], "--try"),
         (["{model}", "{model}"], "carries no profile"),
         (["{model}", "{model}", "--profile=nowhere.json"], "no such file"),
-        (["{model}", "{model}", "--rest=h:2"], "give --server"),
+        (["{model}", "{model}", "--rest=h:2"], "give --address"),
         (["{converted}", "{model}"], "was converted, and"),
         (["{model}", "{converted}", "--profile={model}"], "digits_cnn carries no profile"),
         (["{file}", "{model}"], "m.onnx is an ONNX file"),
         (["{model}", "{file}"], "m.onnx is an ONNX file"),
         (
-            ["{model}", "{model}", "--server=triton://h:1", "--rest=h:2", "--model_name=m"],
+            ["{model}", "{model}", "--address=triton://h:1", "--rest=h:2", "--model_name=m"],
             "is a Triton, which has not the counters",
         ),
     ],
 )
 def test_bad_input_is_one_line_with_the_mend(words, says, tftrt, zoo_model, converted, tmp_path):
     file = onnx_file(tmp_path / "m.onnx")
-    names = {
-        "model": zoo_model("digits_cnn"),
-        "converted": converted("digits_cnn", "--precision_mode=FP16"),
-        "file": file,
-    }
+    names = {"model": zoo_model("digits_cnn"), "converted": converted("digits_cnn", "--precision=FP16"), "file": file}
     done = tftrt("diagnose", *(word.format(**names) for word in words))
     assert (
         done.returncode in (errors.EXIT_FAILED, errors.EXIT_USAGE)

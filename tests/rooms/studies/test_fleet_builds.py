@@ -39,7 +39,7 @@ STRIPPED = Asked(backend="tftrt")
 @needs_ray
 @pytest.mark.slow
 def test_each_kind_gets_a_whole_model_and_a_wrong_one_takes_nothing_from_them(converted, tmp_path):
-    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    model, out = converted("digits_cnn", "--precision=FP16"), tmp_path / "out"
     with fleets.cluster(T4, "RTX4090") as (_, address, _):
         done = building.everywhere(
             str(model), str(out), STRIPPED, parse(address), ["T4", "H100", "RTX4090"], place_seconds=1
@@ -66,13 +66,13 @@ def test_each_kind_gets_a_whole_model_and_a_wrong_one_takes_nothing_from_them(co
 @needs_ray
 @pytest.mark.slow
 def test_the_command_says_what_the_machine_said_and_writes_nothing(converted, tftrt, tmp_path):
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
     done = tftrt(
         "build",
         model,
         "--shapes=image:1x8x8x1",
         "--on=local",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--output={tmp_path / 'out'}",
         "--json=-",
         f"--junit={tmp_path / 'build.xml'}",
         env=fleets.COUNTED,
@@ -87,8 +87,8 @@ def test_the_command_says_what_the_machine_said_and_writes_nothing(converted, tf
 @needs_ray
 @pytest.mark.parametrize(("place", "says"), [("local", "has no GPU"), ("ray://127.0.0.1:1", "no fleet answers at")])
 def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says, converted, tftrt, tmp_path):
-    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
-    done = tftrt("build", model, "--shapes=image:1x8x8x1", f"--on={place}", f"--output_saved_model_dir={out}")
+    model, out = converted("digits_cnn", "--precision=FP16"), tmp_path / "out"
+    done = tftrt("build", model, "--shapes=image:1x8x8x1", f"--on={place}", f"--output={out}")
     assert_clear(done, 1, says)
 
 
@@ -98,15 +98,15 @@ def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says,
         (["--on=ray://head"], "is no place"),
         (["--gpu_types=T4"], "names machines of a fleet"),
         (["--junit=build.xml"], "--junit has a test case for each kind of GPU, and --on is missing"),
-        (["--on=local", "--output_saved_model_dir=out", "--junit=no/such/build.xml"], "no directory"),
-        (["--on=local"], "--output_saved_model_dir is missing"),
-        (["--on=local", "--output_saved_model_dir=out", "--repeat=3"], "--repeat has no effect with --on"),
-        (["--on=local", "--output_saved_model_dir=out", "--log_file=log"], "--log_file has no effect with --on"),
-        (["--on=local", "--output_saved_model_dir=out", "--gpu_types=../T4"], "is no kind of GPU"),
+        (["--on=local", "--output=out", "--junit=no/such/build.xml"], "no directory"),
+        (["--on=local"], "--output is missing"),
+        (["--on=local", "--output=out", "--repeat=3"], "--repeat has no effect with --on"),
+        (["--on=local", "--output=out", "--log_file=log"], "--log_file has no effect with --on"),
+        (["--on=local", "--output=out", "--gpu_types=../T4"], "is no kind of GPU"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, converted, tftrt):
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
     assert_clear(tftrt("build", model, "--shapes=image:1x8x8x1", *flags), 2, says)
 
 
@@ -137,7 +137,7 @@ def built(model, out, *kinds, overwrite=True):
 
 
 def test_a_kind_that_fails_leaves_no_model_of_an_earlier_run_in_its_place(converted, fleet, tmp_path):
-    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    model, out = converted("digits_cnn", "--precision=FP16"), tmp_path / "out"
     fleet |= {"T4": model, "L4": model}
     assert built(model, out, "T4", "L4").of_before() == ()
     for _ in range(2):
@@ -157,7 +157,7 @@ def test_a_kind_that_fails_leaves_no_model_of_an_earlier_run_in_its_place(conver
 
 
 def test_a_model_that_cannot_be_moved_away_is_named(converted, fleet, tmp_path):
-    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    model, out = converted("digits_cnn", "--precision=FP16"), tmp_path / "out"
     fleet |= {"T4": model}
     built(model, out, "T4")
     (out / ".before").write_text("mine")
@@ -167,7 +167,7 @@ def test_a_model_that_cannot_be_moved_away_is_named(converted, fleet, tmp_path):
 
 
 def test_what_appears_meanwhile_is_not_moved_without_overwrite(converted, fleet, monkeypatch, tmp_path):
-    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    model, out = converted("digits_cnn", "--precision=FP16"), tmp_path / "out"
 
     def run(fleet, tasks, *_):
         shutil.copytree(model, out / "T4")
@@ -179,7 +179,7 @@ def test_what_appears_meanwhile_is_not_moved_without_overwrite(converted, fleet,
 
 
 def test_kinds_that_were_not_asked_for_stay_and_are_named(converted, fleet, tmp_path):
-    model, out = converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "out"
+    model, out = converted("digits_cnn", "--precision=FP16"), tmp_path / "out"
     fleet |= {"T4": model, "L4": model}
     built(model, out, "T4", "L4")
     done = built(model, out, "T4")

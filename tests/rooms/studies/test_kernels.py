@@ -88,7 +88,7 @@ def test_without_a_gpu_nothing_is_said_of_kernels_and_what_one_would_say_is_a_wa
     zoo_model, converted, tmp_path, capsys
 ):
     """What a GPU would have run is made up at the end; that it is watched there is tested there (test_gpu_int8.py)."""
-    model, out = zoo_model("digits_cnn"), converted("digits_cnn", "--precision_mode=FP16")
+    model, out = zoo_model("digits_cnn"), converted("digits_cnn", "--precision=FP16")
     saved = run.save_calls(
         [run.Call("serving_default", {"image": np.zeros((2, 8, 8, 1), np.float32)})], tmp_path / "in"
     )

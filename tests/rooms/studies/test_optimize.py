@@ -109,7 +109,7 @@ def test_without_a_gpu_what_needs_one_is_left(script):
         done.story.left == ("tune", "convert", "verify", "regress", "profile", "diagnose", "bench")
         and done.story.command == COMMAND
     )
-    assert "--precision_mode=FP16" in script.words("convert") and not any(
+    assert "--precision=FP16" in script.words("convert") and not any(
         word.startswith("--shapes") for word in script.words("convert")
     )
 
@@ -416,10 +416,10 @@ def test_without_a_mend_nothing_is_tried(script):
 def test_of_several_builds_the_fastest_is_verified(script, tmp_path):
     done = script.run(repeat=2)
     assert script.names == [*WHOLE[:7], "build", *WHOLE[7:]]
-    assert script.words("build")[1] == "work/converted" and {"--repeat=2", "--output_saved_model_dir=best"} <= set(
+    assert script.words("build")[1] == "work/converted" and {"--repeat=2", "--output=best"} <= set(
         script.words("build")
     )
-    assert "--output_saved_model_dir=work/converted" in script.words("convert")
+    assert "--output=work/converted" in script.words("convert")
     assert (
         done.known.of("build").gave
         == "build 2 is kept: it is 1.20 times as fast as build 1, the slowest (95 %: 1.10 to 1.30)"
@@ -433,11 +433,7 @@ def test_of_several_builds_the_fastest_is_verified(script, tmp_path):
     # Without a GPU there is one conversion, at its place.
     script.documents["doctor"] = machine(gpu=False).to_dict()
     story = script.run(repeat=2).story
-    assert (
-        "--output_saved_model_dir=best" in script.words("convert")
-        and "build" in story.left
-        and story.made == {"model": "best"}
-    )
+    assert "--output=best" in script.words("convert") and "build" in story.left and story.made == {"model": "best"}
 
 
 def test_rows_for_calibration_of_the_users_own_are_taken(script):
@@ -452,7 +448,7 @@ def test_rows_for_calibration_of_the_users_own_are_taken(script):
 def test_without_int8_no_row_is_held_back(script):
     done = script.run(precisions=("FP16",))
     assert script.names == ["doctor", "inspect", "inspect", "tune", "convert", *AFTER]
-    assert "--precisions=FP16" in script.words("tune") and "no row is held back" in done.known.of("data").cause
+    assert "--precision=FP16" in script.words("tune") and "no row is held back" in done.known.of("data").cause
 
 
 # ---- what is kept
@@ -548,7 +544,7 @@ def test_a_search_that_gave_no_model_leaves_the_default(script, tmp_path):
     # The flags of an earlier search are there, and are not taken.
     script.failing["tune"] = errors.CheckFailed("no trial gave a model: out of memory", "smaller shapes")
     done = script.run(goal="top1:max-degradation=0.02")
-    assert (tmp_path / "work/tune/best.flags").exists() and "--precision_mode=FP16" in script.words("convert")
+    assert (tmp_path / "work/tune/best.flags").exists() and "--precision=FP16" in script.words("convert")
     assert done.story.outcome == "not kept" and "no trial gave a model" in done.story.verdict
 
 
@@ -718,8 +714,8 @@ def optimize(tftrt, folder, model, *flags, **changes):
     given = {
         "--data": "held_back.npz",
         "--labels": "labels.npy",
-        "--goal": "top1:max-degradation=0.01",
-        "--output_saved_model_dir": "best",
+        "--accuracy": "top1:max-degradation=0.01",
+        "--output": "best",
         **changes,
     }
     return tftrt(
@@ -746,7 +742,7 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
         tftrt,
         folder,
         "digits_cnn",
-        "--batch_sizes=1,8",
+        "--batch_size=1,8",
         "--output_flagfile=best.flags",
         "--html=mine.html",
         "--publish=models/digits",
@@ -776,14 +772,14 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
     assert shlex.split(following)[1:] == [
         "optimize",
         "digits_cnn",
-        "--batch_sizes=1,8",
+        "--batch_size=1,8",
         "--data=held_back.npz",
-        "--goal=top1:max-degradation=0.01",
+        "--accuracy=top1:max-degradation=0.01",
         "--html=mine.html",
         "--labels=labels.npy",
         "--max_minutes=30.0",
         "--output_flagfile=best.flags",
-        "--output_saved_model_dir=best",
+        "--output=best",
         "--publish=models/digits",
     ]
     work = folder / "optimize-digits_cnn"
@@ -792,7 +788,7 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
     with np.load(work / "scored.npz") as scored, np.load(work / "calibration.npz") as held_back:
         assert not set(row_hashes(dict(scored))) & set(row_hashes(dict(held_back)))
     assert (folder / "models/digits/1/saved_model.pb").is_file()
-    again = optimize(tftrt, folder, "digits_cnn", "--batch_sizes=1,8", "--publish=models/digits", "--json=-")
+    again = optimize(tftrt, folder, "digits_cnn", "--batch_size=1,8", "--publish=models/digits", "--json=-")
     story = json.loads(again.stdout)
     assert (story["kind"], story["outcome"], story["exit_code"]) == ("optimization", "open", 0)
     assert {one["name"]: one["before"] for one in story["steps"] if one["words"]} == {
@@ -815,7 +811,7 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
 @pytest.mark.slow
 def test_int8_that_misses_the_goal_is_studied_for_real(tftrt, zoo_model, folder):
     done = optimize(
-        tftrt, folder, zoo_model("digits_cnn"), "--json=-", **{"--goal": "snr_db:threshold=60", "--labels": None}
+        tftrt, folder, zoo_model("digits_cnn"), "--json=-", **{"--accuracy": "snr_db:threshold=60", "--labels": None}
     )
     story = json.loads(done.stdout)
     studied = next(one for one in story["steps"] if one["name"] == "sensitivity")
@@ -829,8 +825,8 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
         str(zoo_model("digits_cnn")),
         "--data=held_back.npz",
         "--labels=labels.npy",
-        "--goal=top1:max-degradation=0.01",
-        "--output_saved_model_dir=best",
+        "--accuracy=top1:max-degradation=0.01",
+        "--output=best",
         "--work_dir=work",
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TFTRT_TEST_MARK": folder.name}
@@ -862,15 +858,15 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
     "changes, flags, code, says",
     [
         ({"--data": None}, (), 2, "--data is missing"),
-        ({"--goal": None}, (), 2, "--goal is missing"),
-        ({"--output_saved_model_dir": None}, (), 2, "--output_saved_model_dir is missing"),
-        ({"--goal": "top1:0.01"}, (), 2, "--goal: 'top1:0.01' is no goal"),
-        ({"--goal": "top9:threshold=1"}, (), 2, "--goal: no metric 'top9'"),
+        ({"--accuracy": None}, (), 2, "--accuracy is missing"),
+        ({"--output": None}, (), 2, "--output is missing"),
+        ({"--accuracy": "top1:0.01"}, (), 2, "--accuracy: 'top1:0.01' is no goal"),
+        ({"--accuracy": "top9:threshold=1"}, (), 2, "--accuracy: no metric 'top9'"),
         ({"--data": "nothing.npz"}, (), 2, "--data=nothing.npz: no such file"),
         ({}, ("--max_minutes=0",), 2, "--max_minutes=0 is no budget"),
-        ({"--goal": "top1:max-degradation=1"}, (), 2, "every model keeps it"),
-        ({"--goal": "top1:percent-max-degradation=150"}, (), 2, "all of top1"),
-        ({"--goal": "nosuchmodule:metric:threshold=0"}, (), 2, "no module nosuchmodule"),
+        ({"--accuracy": "top1:max-degradation=1"}, (), 2, "every model keeps it"),
+        ({"--accuracy": "top1:percent-max-degradation=150"}, (), 2, "all of top1"),
+        ({"--accuracy": "nosuchmodule:metric:threshold=0"}, (), 2, "no module nosuchmodule"),
         ({"--labels": "nothing.npy"}, (), 2, "--labels=nothing.npy: no such file"),
         ({"--labels": "held_back.npz"}, ("--classes=none.txt",), 2, "--classes=none.txt cannot be read"),
         ({"--labels": "cut.npy"}, (), 2, "cut.npy is no readable .npz or .npy file"),
@@ -881,18 +877,18 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
             2,
             "--label_column=nowhere: rows.csv has no such column",
         ),
-        ({"--goal": "auc:threshold=0.5", "--labels": None}, (), 2, "auc compares answers with --labels alone"),
-        ({"--goal": "rmse:percent-max-degradation=1", "--labels": None}, (), 2, "a percentage of that is nothing"),
+        ({"--accuracy": "auc:threshold=0.5", "--labels": None}, (), 2, "auc compares answers with --labels alone"),
+        ({"--accuracy": "rmse:percent-max-degradation=1", "--labels": None}, (), 2, "a percentage of that is nothing"),
         ({}, ("--work_dir=held_back.npz",), 2, "is no folder"),
         ({}, ("--work_dir=best",), 2, "are both best"),
         ({}, ("--max_minutes=-3",), 2, "is no budget"),
         ({}, ("--max_minutes=inf",), 2, "is no budget"),
-        ({}, ("--batch_sizes=1,many",), 2, "'many' is no batch size"),
-        ({}, ("--batch_sizes=0",), 2, "'0' is no batch size"),
-        ({}, ("--batch_sizes=1", "--shapes=image:1x8x8x1"), 2, "--shapes and --batch_sizes exclude each other"),
+        ({}, ("--batch_size=1,many",), 2, "'many' is no batch size"),
+        ({}, ("--batch_size=0",), 2, "'0' is no batch size"),
+        ({}, ("--batch_size=1", "--shapes=image:1x8x8x1"), 2, "--shapes and --batch_size exclude each other"),
         ({}, ("--shapes=image",), 2, "--shapes"),
-        ({}, ("--precisions=FP64",), 2, "FP64 is no precision"),
-        ({}, ("--precisions=",), 2, "nothing is no precision"),
+        ({}, ("--precision=FP64",), 2, "FP64 is no precision"),
+        ({}, ("--precision=",), 2, "nothing is no precision"),
         ({}, ("--rate=100",), 2, "--rate says nothing without --slo"),
         ({}, ("--slo=fast",), 2, "--slo: 'fast' is no bound"),
         ({}, ("--slo=mean<3ms",), 2, "has no percentile"),
@@ -900,10 +896,10 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
         ({}, ("--publish=digits",), 2, "is no BASE_PATH/MODEL_NAME"),
         ({}, ("--publish=models/a b",), 2, "is no BASE_PATH/MODEL_NAME"),
         ({}, ("--calibration_data=no.npz",), 2, "no such file"),
-        ({}, ("--precisions=FP16", "--calibration_data=held_back.npz"), 2, "--calibration_data has no effect"),
-        ({"--output_saved_model_dir": "there"}, (), 2, "the output directory exists"),
+        ({}, ("--precision=FP16", "--calibration_data=held_back.npz"), 2, "--calibration_data has no effect"),
+        ({"--output": "there"}, (), 2, "the output directory exists"),
         ({}, ("--html=no/folder.html",), 2, "cannot be written"),
-        ({"--output_saved_model_dir": "model"}, (), 2, "lie inside one another"),
+        ({"--output": "model"}, (), 2, "lie inside one another"),
     ],
 )
 def test_what_can_never_work_is_refused_before_any_step(tftrt, zoo_model, folder, changes, flags, code, says):
@@ -920,9 +916,7 @@ def test_what_can_never_work_is_refused_before_any_step(tftrt, zoo_model, folder
 def test_models_that_are_none_are_refused(tftrt, converted, folder):
     assert_clear(optimize(tftrt, folder, None), 2, "usage: tftrt optimize MODEL")
     assert_clear(optimize(tftrt, folder, "nowhere"), 2, "no such file or directory: nowhere")
-    assert_clear(
-        optimize(tftrt, folder, converted("digits_cnn", "--precision_mode=FP16")), 2, "is a converted model itself"
-    )
+    assert_clear(optimize(tftrt, folder, converted("digits_cnn", "--precision=FP16")), 2, "is a converted model itself")
 
 
 def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, folder):
@@ -931,7 +925,7 @@ def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, fo
         tftrt,
         folder,
         zoo_model("bert_encoder"),
-        **{"--data": "texts.npz", "--labels": None, "--goal": "snr_db:threshold=30"},
+        **{"--data": "texts.npz", "--labels": None, "--accuracy": "snr_db:threshold=30"},
     )
     assert done.returncode == 2 and "has unknown dimensions" in done.stderr and "--shapes=" in done.stderr
     np.save(folder / "few.npy", np.zeros(3, np.int64))
@@ -960,7 +954,7 @@ def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, fo
 )
 def test_labels_that_fit_no_output_are_refused_before_anything_is_made(tftrt, zoo_model, folder, labels, says):
     np.save(folder / "wrong.npy", labels(np.load(folder / "labels.npy")))
-    done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--precisions=FP16", **{"--labels": "wrong.npy"})
+    done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--precision=FP16", **{"--labels": "wrong.npy"})
     assert (
         done.returncode == 2
         and says in done.stderr
@@ -976,8 +970,8 @@ def test_labels_are_looked_at_where_the_data_leaves_a_frozen_input_out(tftrt, fo
     signature_models.with_unread_input(folder / "model")
     np.savez(folder / "rows.npz", x=signature_models.rows(9))
     np.save(folder / "few.npy", np.zeros((3, signature_models.WIDTH), np.float32))
-    flags = {"--data": "rows.npz", "--labels": "few.npy", "--goal": "rmse:threshold=9"}
-    done = optimize(tftrt, folder, "model", "--precisions=FP16", "--freeze=training:false", **flags)
+    flags = {"--data": "rows.npz", "--labels": "few.npy", "--accuracy": "rmse:threshold=9"}
+    done = optimize(tftrt, folder, "model", "--precision=FP16", "--freeze=training:false", **flags)
     assert done.returncode == 2 and "--labels holds 3 float32 values for 9 rows" in done.stderr
 
 
@@ -1025,7 +1019,7 @@ def test_a_plan_that_wins_is_verified_compared_and_published_for_triton(script, 
     assert done.story.ended == "" and done.story.made == {"model": "best"}
     assert "--server=triton" in script.words("tune") and "--server=triton" in script.words("publish")
     assert not any(word.startswith("--server") for words in script.calls for word in words if words[0] == "verify")
-    assert "--output_saved_model_dir=best" in script.words("convert")
+    assert "--output=best" in script.words("convert")
     assert done.known.of("build").cause == "builds of a plan are not compared" and "build" not in script.names
     assert "batching is tuned for TensorFlow Serving alone" in done.known.of("bench").cause
     # A plan is profiled alone, and has no flags of the way to a SavedModel.

@@ -763,7 +763,7 @@ def plan_digest(folder):
 
 def test_a_kept_profile_is_shown_without_a_gpu(kept, tftrt, tmp_path):
     done = tftrt(
-        "profile", kept, "--rows=3", f"--html={tmp_path / 'p.html'}", f"--json={tmp_path / 'p.json'}", env=NO_GPU
+        "profile", kept, "--top=3", f"--html={tmp_path / 'p.html'}", f"--json={tmp_path / 'p.json'}", env=NO_GPU
     )
     assert done.returncode == 0, done.stderr
     assert "a TensorRT plan, without TensorFlow; asked for FP16" in done.stdout and "copies to the GPU" in done.stdout

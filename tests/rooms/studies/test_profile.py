@@ -214,8 +214,8 @@ def test_its_page_and_its_tables_have_the_engines(fer, tmp_path, tftrt):
     assert page.count("<svg") == 2 * 2 + 2 * 2 + 1 + 1, "parts and timelines, layers and rooflines, memory, the graph"
     assert "Roofline" in page and "15 of 15 groups" in page and "a CUDA graph takes" in page
     (tmp_path / "p.json").write_text(json.dumps(fer.to_dict()))
-    done = tftrt("profile", tmp_path / "p.json", "--rows=3")
-    assert done.returncode == 0 and "conv2d_7/Conv2D-conv" in done.stdout and "more (--rows)" in done.stdout
+    done = tftrt("profile", tmp_path / "p.json", "--top=3")
+    assert done.returncode == 0 and "conv2d_7/Conv2D-conv" in done.stdout and "more (--top)" in done.stdout
     found = comparison.compare(fer, fer)
     assert len(found.engines) == 2 and all(row.difference == 0 for engine in found.engines for row in engine.rows)
     assert all(one.one_shapes == one.other_shapes for one in found.engines)
@@ -463,7 +463,7 @@ def test_a_trace_without_a_call_has_no_overlap():
 def measured(converted, zoo_model, tftrt, tmp_path_factory):
     """(The model, the folder with what the command wrote, its output)."""
     folder = tmp_path_factory.mktemp("profile")
-    model, original = converted("digits_cnn", "--precision_mode=FP16"), zoo_model("digits_cnn")
+    model, original = converted("digits_cnn", "--precision=FP16"), zoo_model("digits_cnn")
     done = tftrt(
         "profile",
         model,

@@ -117,7 +117,7 @@ def test_an_interpreter_that_cannot_is_told(tftrt, tmp_path, files, python, zoo_
             tftrt("regress", "--in_process", f"--native={one}", f"--candidate={one}", *QUICK, *flags), code, said
         )
     assert_clear(
-        tftrt("regress", f"--native={one}", f"--candidate={one}", f"--candidate_python={python}", "--backend=local"),
+        tftrt("regress", f"--native={one}", f"--candidate={one}", f"--candidate_python={python}", "--launch=local"),
         2,
         "--candidate_python has no effect on a server",
     )

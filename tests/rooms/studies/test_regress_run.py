@@ -147,7 +147,7 @@ def test_a_model_against_itself_from_its_directory(native, tmp_path, capsys):
 @pytest.mark.slow
 def test_a_slower_candidate_fails_and_is_held_against_its_baseline(server, native, slower, tmp_path, capsys):
     both = (
-        f"--server={server}",
+        f"--address={server}",
         "--native=native",
         "--candidate=slower",
         f"--native_dir={native}",
@@ -172,7 +172,7 @@ def test_a_slower_candidate_fails_and_is_held_against_its_baseline(server, nativ
     failed = ElementTree.parse(tmp_path / "r.xml").getroot().find(".//failure")
     assert "times as long" in failed.get("message")
     exchanged = (
-        f"--server={server}",
+        f"--address={server}",
         "--native=slower",
         "--candidate=native",
         f"--native_dir={slower}",
@@ -229,7 +229,7 @@ def test_in_process_engines_that_this_tensorrt_does_not_load_are_named(zoo_model
 
 def test_in_process_a_request_that_the_model_refuses_is_told(native, tmp_path):
     with pytest.raises(errors.UsageError, match="exclude each other"):
-        run(f"--native={native}", f"--candidate={native}", "--in_process", "--server=localhost:8500")
+        run(f"--native={native}", f"--candidate={native}", "--in_process", "--address=localhost:8500")
     np.savez(tmp_path / "x.npz", image=np.zeros((4, 9, 9, 1), np.float32))
     with pytest.raises(errors.TftrtError):
         run(f"--native={native}", f"--candidate={native}", "--in_process", f"--data={tmp_path / 'x.npz'}", *QUICK)
@@ -240,7 +240,7 @@ def test_a_candidate_that_refuses_a_request_fails_with_every_file(server, native
     both = (
         (f"--native={native}", f"--candidate={strict}", "--in_process")
         if in_process
-        else (f"--server={server}", "--native=native", "--candidate=strict")
+        else (f"--address={server}", "--native=native", "--candidate=strict")
     )
     files = (f"--json={tmp_path / 'r.json'}", f"--junit={tmp_path / 'r.xml'}", f"--html={tmp_path / 'r.html'}")
     code = run(
@@ -263,7 +263,7 @@ def test_a_candidate_that_refuses_a_request_fails_with_every_file(server, native
     exchanged = (
         (f"--native={strict}", f"--candidate={native}", "--in_process")
         if in_process
-        else (f"--server={server}", "--native=strict", "--candidate=native")
+        else (f"--address={server}", "--native=strict", "--candidate=native")
     )
     with pytest.raises(errors.TftrtError, match="one or two images, please") as told:
         run(*exchanged, *QUICK, "--batch_size=4")
@@ -277,7 +277,7 @@ def test_goals_are_judged_with_the_run(server, tmp_path):
         'p50_ms_at_most = 60000\nspeed_up_at_least = 50\nengine_mib_at_most = 1\naccuracy = "snr_db:threshold=30"\n'
     )
     code = run(
-        f"--server={server}",
+        f"--address={server}",
         "--native=native",
         "--candidate=copy",
         *QUICK,
@@ -302,7 +302,7 @@ def test_labels_give_the_accuracy_of_both(server, images, tmp_path):
         "--accuracy_output=serving_default/probabilities",
     )
     run(
-        f"--server={server}",
+        f"--address={server}",
         "--native=native",
         "--candidate=copy",
         *QUICK,
@@ -321,7 +321,7 @@ def test_labels_give_the_accuracy_of_both(server, images, tmp_path):
 
 def test_whether_engines_ran_is_asked_and_a_plain_model_has_none(server, tmp_path):
     code = run(
-        f"--server={server}",
+        f"--address={server}",
         "--native=native",
         "--candidate=copy",
         *QUICK,
@@ -341,7 +341,7 @@ def test_an_interrupted_run_keeps_what_was_measured_and_says_so(server, tmp_path
     paths = {"json": tmp_path / "r.json", "junit": tmp_path / "r.xml", "html": tmp_path / "r.html"}
     with progress.listening(interrupt), pytest.raises(errors.Interrupted) as caught:
         run(
-            f"--server={server}",
+            f"--address={server}",
             "--native=native",
             "--candidate=copy",
             *QUICK,
@@ -362,7 +362,7 @@ def test_a_percentile_that_can_never_be_decided_is_told_before_the_rounds(server
         pytest.raises(errors.UsageError, match="p99 needs 662 requests") as caught,
     ):
         run(
-            f"--server={server}",
+            f"--address={server}",
             "--native=native",
             "--candidate=copy",
             *QUICK,
@@ -378,16 +378,16 @@ def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path)
             raise KeyboardInterrupt
 
     with progress.listening(interrupt), pytest.raises(KeyboardInterrupt):
-        run(f"--server={server}", "--native=native", "--candidate=copy", *QUICK, f"--json={tmp_path / 'r.json'}")
+        run(f"--address={server}", "--native=native", "--candidate=copy", *QUICK, f"--json={tmp_path / 'r.json'}")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        ([], "--native is missing"),
-        (["--native=a"], "--candidate is missing"),
-        (["a"], "--candidate is missing"),
+        ([], "NATIVE is missing"),
+        (["--native=a"], "CANDIDATE is missing"),
+        (["a"], "CANDIDATE is missing"),
         (["a", "b", "c"], "unexpected argument|takes"),
         (["--native=a", "--candidate=b", "--metrics=p42"], "there is no p42"),
         (["--native=a", "--candidate=b", "--rounds=3"], "can show nothing: at least"),
@@ -398,33 +398,33 @@ def test_an_interruption_before_the_first_round_writes_nothing(server, tmp_path)
         (["--native=a", "--candidate=b", "--goals=none.toml"], "no such file"),
         (["--native=a", "--candidate=b", "--baseline=none.json"], "no such baseline"),
         (["--native=a", "--candidate=b", "--html=/none/x.html"], "cannot be written"),
-        (["--native=a", "--candidate=b", "--native_dir=/x"], "no effect without --server"),
+        (["--native=a", "--candidate=b", "--native_dir=/x"], "no effect without --address"),
         (["--native=a", "--candidate=b", "--tls"], "--tls has no effect without"),
         (["--native=a", "--candidate=b", "--native_version=2"], "--native_version has no effect without"),
-        (["--native=a", "--candidate=a", "--server=x:1"], "are both 'a' on x:1"),
+        (["--native=a", "--candidate=a", "--address=x:1"], "are both 'a' on x:1"),
         (
-            ["--native=a", "--candidate=a", "--server=x:1", "--candidate_version=2", "--candidate_label=canary"],
+            ["--native=a", "--candidate=a", "--address=x:1", "--candidate_version=2", "--candidate_label=canary"],
             "--candidate_version and --candidate_label exclude",
         ),
-        (["--native=a", "--candidate=b", "--server=x:1", "--backend=docker"], "exclude each other"),
+        (["--native=a", "--candidate=b", "--address=x:1", "--launch=docker"], "exclude each other"),
         (
-            ["--native=a", "--candidate=a", "--candidate_server=triton://x:1"],
-            "--native_server is missing: each model is on a server that runs",
+            ["--native=a", "--candidate=a", "--candidate_address=triton://x:1"],
+            "--native_address is missing: each model is on a server that runs",
         ),
         (
             [
                 "--native=a",
                 "--candidate=b",
-                "--candidate_server=triton://x:1",
-                "--native_server=x:2",
-                "--backend=docker",
+                "--candidate_address=triton://x:1",
+                "--native_address=x:2",
+                "--launch=docker",
             ],
-            "--native_server and --backend",
+            "--native_address and --launch",
         ),
-        (["--native=a", "--candidate=a", "--server=x:1", "--candidate_server=x:1"], "are both 'a' on x:1"),
+        (["--native=a", "--candidate=a", "--address=x:1", "--candidate_address=x:1"], "are both 'a' on x:1"),
         (
-            ["--native=a", "--candidate=b", "--in_process", "--server=x:1", "--candidate_server=x:2"],
-            "--in_process and --server=x:1",
+            ["--native=a", "--candidate=b", "--in_process", "--address=x:1", "--candidate_address=x:2"],
+            "--in_process and --address=x:1",
         ),
         (["--native=/nowhere", "--candidate=b"], "/nowhere"),
     ],
@@ -448,7 +448,7 @@ def test_a_directory_of_another_model_is_refused(server, native, tmp_path):
         match="--candidate_dir=.* is another model than 'copy'.*the inputs of .* are image float16, and not image",
     ):
         run(
-            f"--server={server}",
+            f"--address={server}",
             "--native=native",
             "--candidate=copy",
             f"--native_dir={native}",
@@ -459,9 +459,9 @@ def test_a_directory_of_another_model_is_refused(server, native, tmp_path):
 
 def test_names_that_a_server_does_not_have(server):
     with pytest.raises(errors.UsageError, match="serves no model 'other'"):
-        run(f"--server={server}", "--native=native", "--candidate=other", *QUICK)
+        run(f"--address={server}", "--native=native", "--candidate=other", *QUICK)
     with pytest.raises(errors.UsageError, match="are both 'native'"):
-        run(f"--server={server}", "--native=native", "--candidate=native", *QUICK)
+        run(f"--address={server}", "--native=native", "--candidate=native", *QUICK)
 
 
 def test_both_models_get_the_same_requests_whatever_was_asked_before():
@@ -577,7 +577,11 @@ def test_a_model_that_hangs_later_ends_the_block_and_not_the_patience(codes, unt
         return
     with pytest.raises(errors.TftrtError, match=f"the candidate model {text}") as told:
         asker.block(rounds.CANDIDATE, 100)
-    assert told.value.exit_code == errors.EXIT_FAILED and "--timeout" in told.value.mend and len(hanging.entries) < 5
+    assert (
+        told.value.exit_code == errors.EXIT_FAILED
+        and "--timeout_seconds" in told.value.mend
+        and len(hanging.entries) < 5
+    )
 
 
 def test_in_process_the_traces_of_the_timed_calls_are_those_of_the_first():

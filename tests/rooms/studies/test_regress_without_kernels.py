@@ -1,4 +1,4 @@
-"""`tftrt regress --backend=binary` of a converted model without a GPU: the real server has no kernel for its engine ops."""
+"""`tftrt regress --launch=binary` of a converted model without a GPU: the real server has no kernel for its engine ops."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ def test_engine_ops_that_the_server_refuses_are_not_said_to_have_run(binary, zoo
     code = run(
         f"--native={zoo_model('digits_cnn')}",
         f"--candidate={converted('digits_cnn')}",
-        "--backend=binary",
+        "--launch=binary",
         *QUICK,
         f"--history_dir={tmp_path / 'history'}",
     )
@@ -40,8 +40,8 @@ def test_a_candidate_that_does_not_load_is_named_with_the_reason(binary, zoo_mod
         run(
             f"--native={zoo_model('digits_cnn')}",
             f"--candidate={built_once[0]}",
-            "--backend=binary",
+            "--launch=binary",
             *QUICK,
             f"--history_dir={tmp_path / 'history'}",
         )
-    assert "--backend=local" in raised.value.mend
+    assert "--launch=local" in raised.value.mend

@@ -167,7 +167,7 @@ class Copies:
 
 @pytest.mark.slow
 def test_builds_are_timed_in_turns_and_the_kept_one_carries_the_times_of_all(converted, tmp_path):
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
     copies = Copies(model, unbuilt=(2,))
     done = repeats.fastest(
         str(model),
@@ -199,7 +199,7 @@ def test_builds_are_timed_in_turns_and_the_kept_one_carries_the_times_of_all(con
 
 @pytest.mark.slow
 def test_a_slower_build_is_found_by_its_process(converted, tmp_path):
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
     other = tmp_path / "slower"
     shutil.copytree(model, other)
     for path in (model, other):
@@ -220,7 +220,7 @@ def test_a_slower_build_is_found_by_its_process(converted, tmp_path):
 
 
 def test_the_target_stays_as_it_was_where_a_build_fails(converted, tmp_path):
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
 
     def fails(*_, **__):
         raise errors.TftrtError("out of GPU memory", "smaller shapes")
@@ -248,8 +248,8 @@ def test_the_target_stays_as_it_was_where_a_build_fails(converted, tmp_path):
     ],
 )
 def test_flags_that_do_not_go_together_and_no_gpu(tftrt, converted, tmp_path, flags, code, says):
-    model = converted("digits_cnn", "--precision_mode=FP16")
-    assert_clear(tftrt("build", model, f"--output_saved_model_dir={tmp_path / 'out'}", *flags), code, says)
+    model = converted("digits_cnn", "--precision=FP16")
+    assert_clear(tftrt("build", model, f"--output={tmp_path / 'out'}", *flags), code, says)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -265,7 +265,7 @@ def test_failed_requests_take_the_verdict_away_and_can_be_required_not_to_be(fil
 
 @pytest.mark.slow
 def test_a_converted_model_without_a_gpu_has_times_and_no_verdict(zoo_model, converted, capsys):
-    path = converted("digits_cnn", "--precision_mode=FP16", "--use_dynamic_shape")
+    path = converted("digits_cnn", "--precision=FP16", "--use_dynamic_shape")
     assert run(zoo_model("digits_cnn"), path, *QUICK, "--shapes=image:2x8x8x1") == 0
     told = capsys.readouterr().out
     assert "no verdict: there is no GPU here, so the engine ops of" in told and "cannot tell" in told

@@ -594,7 +594,7 @@ def test_a_frozen_input_is_in_the_flags_of_the_winner_and_a_table_is_of_its_grap
 @pytest.mark.parametrize("precision", ["FP32", "FP16", "INT8"])
 def test_how_int8_is_calibrated_may_be_said_and_is_in_the_flags_of_int8_alone(precision):
     values, _ = _flags.parse(
-        "tune", tune_command, [*NEEDED, "--calibration_methods=percentile,mse", "--calibration_percentile=99.9"]
+        "tune", tune_command, [*NEEDED, "--calibration_method=percentile,mse", "--calibration_percentile=99.9"]
     )
     tried = space.with_precision(tune_command._settings(values), precision)
     read, _ = _flags.parse("convert", convert_command, space.flag_lines(tried))
@@ -957,7 +957,7 @@ def test_what_is_simulated_is_what_sensitivity_says_of_the_same_ranges(zoo_model
             f"--data={tmp_path / 'rows.npz'}",
             f"--calibration_data={images / 'calibration.npz'}",
             "--calibration_batch_size=64",
-            "--precision_mode=INT8",
+            "--precision=INT8",
             "--use_dynamic_shape",
             f"--calibration_method={method}",
             *percentile,
@@ -1151,25 +1151,25 @@ NEEDED = ("--data=data.npz", "--accuracy=top1:threshold=0.9", "--shapes=image:8x
         (NEEDED[1:], "--data is missing"),
         (NEEDED[:2], "--shapes is missing"),
         ((NEEDED[0], NEEDED[2]), "--accuracy is missing"),
-        ((*NEEDED, "--precisions=FP8"), "FP8 is no precision"),
-        ((*NEEDED, "--precisions=INT8"), "INT8 needs ranges"),
+        ((*NEEDED, "--precision=FP8"), "FP8 is no precision"),
+        ((*NEEDED, "--precision=INT8"), "INT8 needs ranges"),
         ((*NEEDED, "--calibration_table=a", "--calibration_data=b"), "exclude each other"),
         ((*NEEDED, "--max_trials=0"), "max_trials"),
-        ((*NEEDED, "--precisions=FP16", "--calibration_methods=mse"), "no effect where INT8 is not tried"),
+        ((*NEEDED, "--precision=FP16", "--calibration_method=mse"), "no effect where INT8 is not tried"),
         (
-            (*NEEDED, "--precisions=FP16", "--calibration_percentile=99"),
+            (*NEEDED, "--precision=FP16", "--calibration_percentile=99"),
             "no effect where the method percentile is not tried",
         ),
         (
-            (*NEEDED, "--calibration_methods=mse,max", "--calibration_percentile=99"),
+            (*NEEDED, "--calibration_method=mse,max", "--calibration_percentile=99"),
             "no effect where the method percentile is not tried",
         ),
-        ((*NEEDED, "--calibration_methods=mse,mes"), "mes is no method"),
-        ((*NEEDED, "--calibration_methods="), "nothing is no method"),
+        ((*NEEDED, "--calibration_method=mse,mes"), "mes is no method"),
+        ((*NEEDED, "--calibration_method="), "nothing is no method"),
         ((*NEEDED, "--calibration_percentile=20"), "not between 50 and 100"),
-        ((*NEEDED, "--calibrator=tensorrt", "--calibration_methods=mse"), "TensorRT calibrates by entropy only"),
-        ((*NEEDED, "--calibration_table=a", "--calibration_methods=mse"), "exclude each other"),
-        ((*NEEDED, "--precision_mode=FP16"), "precision_mode"),
+        ((*NEEDED, "--calibrator=tensorrt", "--calibration_method=mse"), "TensorRT calibrates by entropy only"),
+        ((*NEEDED, "--calibration_table=a", "--calibration_method=mse"), "exclude each other"),
+        ((*NEEDED, "--precision=FP16"), "precision_mode"),
         ((*NEEDED, "--plot=plot.png"), "written as SVG"),
     ],
 )

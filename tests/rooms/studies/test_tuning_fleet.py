@@ -134,8 +134,8 @@ def third(tmp_path):
 def arguments(model, images, *flags):
     return [
         *(sys.executable, "-m", "tests.tune_counted", str(model), f"--data={images / 'held_back.npz'}"),
-        *("--data_rows=40", "--shapes=image:8x8x8x1", "--accuracy=snr_db:threshold=60", "--backends=onnxruntime"),
-        *("--precisions=FP32,FP16", "--work_dir=work", *flags),
+        *("--data_rows=40", "--shapes=image:8x8x8x1", "--accuracy=snr_db:threshold=60", "--backend=onnxruntime"),
+        *("--precision=FP32,FP16", "--work_dir=work", *flags),
     ]
 
 

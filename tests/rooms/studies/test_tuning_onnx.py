@@ -45,7 +45,7 @@ def tuned(request, folder, images, tmp_path_factory):
     # Of a plan its file is searched: once it is found, the search is the same.
     precisions = PRECISIONS[request.param]
     flags = [
-        f"--precisions={','.join(precisions)}",
+        f"--precision={','.join(precisions)}",
         f"--data={images / 'held_back.npz'}",
         "--data_rows=80",
         SHAPES,
@@ -118,10 +118,10 @@ def test_the_recipe_makes_the_file_of_the_winner_again(tuned, tmp_path):
     assert onnx.load(tmp_path / "model.onnx").graph == onnx.load(made).graph
     assert (
         convert[:2] == ["convert", "--flagfile=winner.flags"]
-        and f"--input_saved_model_dir={made}" in (work / "winner.flags").read_text()
+        and f"--model={made}" in (work / "winner.flags").read_text()
     )
     assert re.search(
-        rf"^next: tftrt convert --flagfile=winner.flags --output_saved_model_dir=\S*{model.stem}_tuned$|^next: .*model_tuned$",
+        rf"^next: tftrt convert --flagfile=winner.flags --output=\S*{model.stem}_tuned$|^next: .*model_tuned$",
         done.stdout,
         re.MULTILINE,
     )
@@ -135,7 +135,7 @@ def needed(tmp_path):
 @stacks.needs_bindings
 @pytest.mark.parametrize("name", ["digits.onnx", "plan"])
 def test_without_a_gpu_the_reason_is_told_and_nothing_is_left(folder, tftrt, tmp_path, name):
-    done = tftrt("tune", folder / name, *needed(tmp_path), "--backends=tensorrt", cwd=tmp_path, env=NO_GPU)
+    done = tftrt("tune", folder / name, *needed(tmp_path), "--backend=tensorrt", cwd=tmp_path, env=NO_GPU)
     told = [line for line in done.stderr.splitlines() if "is a plan: " not in line]
     assert done.returncode == 1 and told[0].startswith(
         "tftrt: error: tune measures speed, and plans cannot be built here: no GPU is visible here"
@@ -152,7 +152,7 @@ def test_without_tensorrt_it_says_what_to_install(folder, tmp_path):
             "tune",
             str(folder / "digits.onnx"),
             *needed(tmp_path),
-            "--backends=tensorrt",
+            "--backend=tensorrt",
         ],
         capture_output=True,
         text=True,
@@ -168,15 +168,15 @@ def test_without_tensorrt_it_says_what_to_install(folder, tmp_path):
     [
         (
             "digits.onnx",
-            ("--backends=tftrt",),
-            "--backends=tftrt cannot tune ",
-            "--backends=tensorrt searches among plans of TensorRT itself",
+            ("--backend=tftrt",),
+            "--backend=tftrt cannot tune ",
+            "--backend=tensorrt searches among plans of TensorRT itself",
         ),
         (
             "plan",
-            ("--backends=tftrt",),
+            ("--backend=tftrt",),
             "it is a plan directory, and TF-TRT takes TensorFlow models",
-            "--backends=tensorrt",
+            "--backend=tensorrt",
         ),
         (
             "digits.onnx",
@@ -186,24 +186,24 @@ def test_without_tensorrt_it_says_what_to_install(folder, tmp_path):
         ),
         (
             "digits.onnx",
-            ("--backends=tftrt,tensorrt",),
+            ("--backend=tftrt,tensorrt",),
             "it is an ONNX file, and TF-TRT takes TensorFlow models",
-            "--backends=tensorrt",
+            "--backend=tensorrt",
         ),
-        ("digits.onnx", ("--backends=tensorrt", "--inputs=image"), "--inputs has no effect", "leave it out"),
-        ("digits.onnx", ("--backends=tensorrt", "--signature_keys=score"), "no signature 'score'", "serving_default"),
+        ("digits.onnx", ("--backend=tensorrt", "--inputs=image"), "--inputs has no effect", "leave it out"),
+        ("digits.onnx", ("--backend=tensorrt", "--signature_keys=score"), "no signature 'score'", "serving_default"),
         (
             "plan",
-            ("--backends=tensorrt", "--output_saved_model_dir=PLAN", "--overwrite"),
+            ("--backend=tensorrt", "--output=PLAN", "--overwrite"),
             "lie inside one another",
             "another output directory",
         ),
-        ("none.onnx", ("--backends=tensorrt",), "no such file: ", "check the path"),
+        ("none.onnx", ("--backend=tensorrt",), "no such file: ", "check the path"),
         (
             "program.pt2",
-            ("--backends=tensorrt",),
+            ("--backend=tensorrt",),
             "it is a PyTorch program",
-            "`tftrt tune FILE --backends=tensorrt` takes that",
+            "`tftrt tune FILE --backend=tensorrt` takes that",
         ),
     ],
 )
@@ -233,8 +233,7 @@ def test_a_file_with_a_precision_inside_names_what_to_tune(folder, tmp_path, pre
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32))
     data = [f"--calibration_data={tmp_path / 'rows.npz'}", "--nojudge_precision"] if precision == "INT8" else []
     assert (
-        tftrt("export", source, f"--output={tmp_path / 'made.onnx'}", f"--precision_mode={precision}", *data).returncode
-        == 0
+        tftrt("export", source, f"--output={tmp_path / 'made.onnx'}", f"--precision={precision}", *data).returncode == 0
     )
     plan_recordings.directory(tmp_path / "plan")
     (tmp_path / "plan/model.onnx").write_bytes((tmp_path / "made.onnx").read_bytes())
@@ -261,7 +260,7 @@ def test_a_shape_to_minimize_is_checked_before_a_gpu_is_looked_for(
     folder, zoo_model, tftrt, tmp_path, kind, shape, says
 ):
     model = folder / "digits.onnx" if kind == "file" else zoo_model("digits_cnn")
-    backends = ("--backends=tensorrt",) if kind == "file" else ()
+    backends = ("--backend=tensorrt",) if kind == "file" else ()
     assert_clear(
         tftrt("tune", model, *needed(tmp_path), *backends, f"--objective_shape={shape}", cwd=tmp_path, env=NO_GPU),
         2,
@@ -276,8 +275,8 @@ def test_optimize_checks_it_before_anything_is_run(zoo_model, tftrt, tmp_path):
         zoo_model("digits_cnn"),
         data,
         shapes,
-        "--goal=snr_db:threshold=30",
-        "--output_saved_model_dir=out",
+        "--accuracy=snr_db:threshold=30",
+        "--output=out",
         "--objective_shape=image:3x8x8x1",
         cwd=tmp_path,
         env=NO_GPU,

@@ -558,11 +558,11 @@ def tuned(zoo_model, images, ranges, tmp_path_factory):
             "--data_rows=80",
             f"--shapes={SHAPES}",
             "--accuracy=snr_db:threshold=90",
-            "--precisions=INT8",
-            "--backends=tensorrt",
+            "--precision=INT8",
+            "--backend=tensorrt",
             f"--calibration_data={images / 'calibration.npz'}",
             "--num_calibration_batches=8",
-            f"--calibration_methods={','.join(ranges)}",
+            f"--calibration_method={','.join(ranges)}",
             f"--work_dir={folder / 'work'}",
             "--noengine_cache",
             "--max_trials=4",
@@ -700,7 +700,7 @@ def recipe(tmp_path, precision, *flags):
             f"--data={rows}",
             "--accuracy=top1:threshold=0.9",
             f"--shapes={SHAPES}",
-            "--backends=tftrt,tensorrt",
+            "--backend=tftrt,tensorrt",
             f"--work_dir={tmp_path}",
             f"--calibration_data={training}",
             *flags,
@@ -714,12 +714,7 @@ def recipe(tmp_path, precision, *flags):
 
 def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
     found, (export, convert) = recipe(
-        tmp_path,
-        "INT8",
-        "--image_scale=1/255",
-        "--data_rows=50",
-        "--output_saved_model_dir=tuned",
-        "--custom_objects=own:made",
+        tmp_path, "INT8", "--image_scale=1/255", "--data_rows=50", "--output=tuned", "--custom_objects=own:made"
     )
     assert (
         export[:3] == ["tftrt", "export", "digits"]
@@ -727,7 +722,7 @@ def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
         and pathlib.Path(found.maker.source(found.chosen.settings)).is_absolute()
     )
     assert {
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={tmp_path}/training.npz",
         f"--data={tmp_path}/rows.npz",
         "--data_rows=50",
@@ -738,11 +733,11 @@ def test_the_recipe_of_a_plan_names_the_export_and_the_build(tmp_path):
         "--calibration_method=auto",
         "--custom_objects=own:made",
     } <= set(export)
-    assert convert == ["tftrt", "convert", f"--flagfile={tmp_path}/best.flags", "--output_saved_model_dir=tuned"]
+    assert convert == ["tftrt", "convert", f"--flagfile={tmp_path}/best.flags", "--output=tuned"]
     assert tune.flag_file("digits", found).splitlines() == [
         "--backend=tensorrt",
-        f"--input_saved_model_dir={found.maker.source(found.chosen.settings)}",
-        "--precision_mode=INT8",
+        f"--model={found.maker.source(found.chosen.settings)}",
+        "--precision=INT8",
         f"--shapes={SHAPES}",
     ]
 
@@ -767,7 +762,7 @@ def test_the_words_of_the_recipe_are_flags_of_those_commands(tmp_path, precision
 
 
 @pytest.mark.parametrize(
-    ("flag", "says"), [("--backends=onnx", "onnx is no backend"), ("--backends=", "nothing is no backend")]
+    ("flag", "says"), [("--backend=onnx", "onnx is no backend"), ("--backend=", "nothing is no backend")]
 )
 def test_backends_that_do_not_exist(flag, says):
     with pytest.raises(errors.UsageError, match=says):
@@ -783,7 +778,7 @@ def test_backends_that_do_not_exist(flag, says):
 def test_an_export_may_leave_the_judgement_of_a_precision_to_others(zoo_model, images, tmp_path):
     """Ranges of 0.01 cut everything off: the answers are far from the model's."""
     table = tmp_path / "table.txt"
-    flags = (f"--data={images / 'held_back.npz'}", "--data_rows=64", "--precision_mode=INT8")
+    flags = (f"--data={images / 'held_back.npz'}", "--data_rows=64", "--precision=INT8")
     done = run_tftrt(
         "export",
         zoo_model("digits_cnn"),
@@ -818,7 +813,7 @@ def test_an_export_may_leave_the_judgement_of_a_precision_to_others(zoo_model, i
     ("flags", "says"),
     [
         ((), "FP32 is always judged"),
-        (("--precision_mode=FP16", "--labels=l.npy"), "--labels are about the answers in the written precision"),
+        (("--precision=FP16", "--labels=l.npy"), "--labels are about the answers in the written precision"),
     ],
 )
 def test_nothing_to_leave_unjudged(zoo_model, flags, says, tmp_path):
@@ -1150,9 +1145,9 @@ def test_calls_are_timed_as_graphs_only_where_they_are_captured_and_answer_alike
         ((), ("tftrt",), ("tensorrt",), "tensorflow"),
         (("--server=tensorflow",), ("tftrt",), ("tensorrt",), "tensorflow"),
         (("--server=triton",), ("tftrt", "tensorrt"), (), "triton"),
-        (("--backends=tftrt",), ("tftrt",), (), ""),
-        (("--backends=tftrt,tensorrt",), ("tftrt", "tensorrt"), (), ""),
-        (("--backends=tensorrt,tftrt", "--server=tensorflow"), ("tftrt",), ("tensorrt",), "tensorflow"),
+        (("--backend=tftrt",), ("tftrt",), (), ""),
+        (("--backend=tftrt,tensorrt",), ("tftrt", "tensorrt"), (), ""),
+        (("--backend=tensorrt,tftrt", "--server=tensorflow"), ("tftrt",), ("tensorrt",), "tensorflow"),
     ],
 )
 def test_who_makes_what_is_tried_follows_the_server(zoo_model, flags, backends, compared, server, monkeypatch):

@@ -377,7 +377,7 @@ def test_a_changed_model_whose_weights_are_all_small_has_its_file_of_weights(tmp
     onnx.checker.check_model(str(tmp_path / "m.onnx"))
 
 
-@pytest.mark.parametrize("flags", [(), ("--precision_mode=FP16",)], ids=["FP32", "FP16"])
+@pytest.mark.parametrize("flags", [(), ("--precision=FP16",)], ids=["FP32", "FP16"])
 def test_a_model_becomes_the_same_file_each_time(zoo_model, tftrt, tmp_path, flags):
     """The engine cache knows a plan's file by its digest."""
     for number in range(2):

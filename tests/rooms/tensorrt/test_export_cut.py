@@ -103,7 +103,7 @@ def test_each_signature_is_compared_on_its_own_arrays_of_the_data(two, tftrt, tm
         two,
         f"--output={tmp_path / 'm.onnx'}",
         f"--data={tmp_path / 'rows.npz'}",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--signature_keys=other",
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -126,7 +126,7 @@ def test_a_graph_that_is_taken_whole_does_not_tell():
     ("nodes", "says", "mend"),
     [
         (["elsewhere"], "is a plan of another model", "in FP32"),
-        (["b"], "computes no node of it in INT8", "--precision_mode=FP16"),
+        (["b"], "computes no node of it in INT8", "--precision=FP16"),
     ],
 )
 def test_a_plan_that_tells_nothing_of_this_model_is_refused(nodes, says, mend):
@@ -147,14 +147,7 @@ def test_a_file_is_written_so(tmp_path):
             layer("second + relu", "FP32", 1, 1),
         ],
     )
-    asked = [
-        "export",
-        source,
-        "--precision_mode=INT8",
-        "--calibrate_on_random_data",
-        "--shapes=x:8x64",
-        f"--int8_as={plan}",
-    ]
+    asked = ["export", source, "--precision=INT8", "--calibrate_on_random_data", "--shapes=x:8x64", f"--int8_as={plan}"]
     done = run_tftrt(
         *asked,
         f"--output={tmp_path / 'int8.onnx'}",
@@ -177,11 +170,11 @@ def test_a_file_is_written_so(tmp_path):
 @pytest.mark.parametrize(
     ("words", "says", "mend"),
     [
-        (["--precision_mode=FP16", "--int8_as=PLAN"], "no effect with --precision_mode=FP16", "choose INT8"),
-        (["--precision_mode=INT8", "--int8_as=m.onnx"], "is no plan directory", "--backend=tensorrt"),
-        (["--precision_mode=INT8", "--int8_as=FREE"], "it has no INT8", "--calibration_table"),
-        (["--precision_mode=INT8", "--int8_as=WRITTEN"], "its file has the INT8 written in", "from the FP32 file"),
-        (["--precision_mode=INT8", "--int8_as=OPEN"], "does not tell the types of its layers", "exact shapes"),
+        (["--precision=FP16", "--int8_as=PLAN"], "no effect with --precision=FP16", "choose INT8"),
+        (["--precision=INT8", "--int8_as=m.onnx"], "is no plan directory", "--backend=tensorrt"),
+        (["--precision=INT8", "--int8_as=FREE"], "it has no INT8", "--calibration_table"),
+        (["--precision=INT8", "--int8_as=WRITTEN"], "its file has the INT8 written in", "from the FP32 file"),
+        (["--precision=INT8", "--int8_as=OPEN"], "does not tell the types of its layers", "exact shapes"),
     ],
 )
 def test_what_does_not_tell_is_one_line(words, says, mend, tmp_path):
@@ -193,7 +186,7 @@ def test_what_does_not_tell_is_one_line(words, says, mend, tmp_path):
     )
     directory(tmp_path / "FREE", [layer("first", "FP16")], ranged=0)
     plan_recordings.directory(tmp_path / "WRITTEN", plan_recordings.FER)
-    ranges = ["--calibrate_on_random_data"] if "--precision_mode=INT8" in words else []
+    ranges = ["--calibrate_on_random_data"] if "--precision=INT8" in words else []
     done = run_tftrt("export", "m.onnx", "--output=o.onnx", *ranges, *words, cwd=tmp_path)
     assert_clear(done, 2, says)
     assert mend in done.stderr
@@ -219,9 +212,9 @@ def words(folder, *more):
     return [
         "convert",
         "--backend=tensorrt",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={folder / 'plan'}",
-        "--precision_mode=INT8",
+        f"--model={source}",
+        f"--output={folder / 'plan'}",
+        "--precision=INT8",
         f"--calibration_data={folder / 'rows.npz'}",
         "--shapes=x:8x64",
         *more,
@@ -253,7 +246,7 @@ def test_auto_builds_the_plan_that_tells_and_then_the_one_that_was_asked_for(wit
 def test_auto_takes_a_signature_by_name_and_a_file_whose_nodes_have_none(without_a_gpu, tftrt, tmp_path):
     """All is made from one export, so that the plan and the file have the same names."""
     without_a_gpu("choosing")
-    source = words(tmp_path)[2].removeprefix("--input_saved_model_dir=")
+    source = words(tmp_path)[2].removeprefix("--model=")
     model = onnx.load(source)
     for node in model.graph.node:
         node.name = ""
@@ -268,10 +261,10 @@ def test_auto_takes_a_signature_by_name_and_a_file_whose_nodes_have_none(without
         done = tftrt(
             "convert",
             "--backend=tensorrt",
-            f"--input_saved_model_dir={path}",
-            f"--output_saved_model_dir={tmp_path / 'plan'}",
+            f"--model={path}",
+            f"--output={tmp_path / 'plan'}",
             "--overwrite",
-            "--precision_mode=INT8",
+            "--precision=INT8",
             f"--calibration_data={tmp_path / 'rows.npz'}",
             f"--shapes={shapes}",
             "--int8_as=auto",
@@ -309,7 +302,7 @@ def test_an_export_builds_nothing(tftrt, tmp_path):
         "export",
         source,
         f"--output={tmp_path / 'o.onnx'}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         "--calibrate_on_random_data",
         "--int8_as=auto",
     )
@@ -318,11 +311,6 @@ def test_an_export_builds_nothing(tftrt, tmp_path):
 
 def test_it_is_for_plans_whose_int8_is_written_into_the_file(tmp_path):
     onnx_files.two_products(tmp_path / "m.onnx")
-    words = [
-        "convert",
-        f"--input_saved_model_dir={tmp_path / 'm.onnx'}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-        "--int8_as=other",
-    ]
+    words = ["convert", f"--model={tmp_path / 'm.onnx'}", f"--output={tmp_path / 'plan'}", "--int8_as=other"]
     assert_clear(run_tftrt(*words), 2, "--int8_as is for plans")
     assert_clear(run_tftrt(*words, "--backend=tensorrt", "--shapes=x:8x64"), 2, "--int8_as has no effect")

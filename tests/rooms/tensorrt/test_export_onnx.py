@@ -243,7 +243,7 @@ def test_constants_that_are_numbers_or_lists_are_known(tftrt, tmp_path):
         onnx_files.values(("x", "float32", ("b", 8))),
         onnx_files.values(("y", "float32", ("b", 3)), ("z", "float32", ("b", 8))),
     )
-    _, made = exported(tftrt, tmp_path, source, "--precision_mode=FP16", "--rewrite=none")
+    _, made = exported(tftrt, tmp_path, source, "--precision=FP16", "--rewrite=none")
     reasons = {one["name"]: one["reason"] for one in made["precision"]["nodes"]}
     assert reasons["bound"].startswith("its constant least holds nothing above 1e-07") and not reasons["other"]
 
@@ -328,7 +328,7 @@ def test_what_stays_in_fp32_inside_a_branch_is_named(tftrt, tmp_path):
         "export",
         source,
         f"--output={tmp_path / 'm.onnx'}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         "--calibrate_on_random_data",
         "--ranges=sr:16000:16001",
     )
@@ -471,7 +471,7 @@ def test_int8_is_written_into_nodes_that_would_have_one_name(tftrt, tmp_path):
     np.savez(tmp_path / "rows.npz", x=RNG.normal(size=(96, 8)).astype(np.float32))
     data = (f"--calibration_data={tmp_path / 'rows.npz'}", f"--data={tmp_path / 'rows.npz'}")
     printed, made = exported(
-        tftrt, tmp_path, source, "--precision_mode=INT8", *data, "--fp32_nodes=y", "--thresholds=snr_db>=5;cosine>=0.5"
+        tftrt, tmp_path, source, "--precision=INT8", *data, "--fp32_nodes=y", "--thresholds=snr_db>=5;cosine>=0.5"
     )
     assert "against the model" in printed and {
         one["name"] for one in made["precision"]["nodes"] if one["precision"] == "INT8"
@@ -482,13 +482,12 @@ def test_int8_is_written_into_nodes_that_would_have_one_name(tftrt, tmp_path):
     )
     # Where the bounds are missed, the next step names the nodes.
     done = tftrt(
-        "export", source, f"--output={tmp_path / 'n.onnx'}", "--precision_mode=INT8", *data, "--thresholds=snr_db>=55"
+        "export", source, f"--output={tmp_path / 'n.onnx'}", "--precision=INT8", *data, "--thresholds=snr_db>=55"
     )
     assert done.returncode == 3 and not (tmp_path / "n.onnx").exists()
     line = next(line for line in done.stdout.splitlines() if line.startswith("next: "))
     assert (
-        line.startswith(f"next: tftrt sensitivity {source} --precision_mode=INT8 --data=")
-        and "--calibration_data=" in line
+        line.startswith(f"next: tftrt sensitivity {source} --precision=INT8 --data=") and "--calibration_data=" in line
     )
     # What has a precision inside is asked for none more.
     for again in ("INT8", "FP16"):
@@ -496,7 +495,7 @@ def test_int8_is_written_into_nodes_that_would_have_one_name(tftrt, tmp_path):
             "export",
             tmp_path / "m.onnx",
             f"--output={tmp_path / 'n.onnx'}",
-            f"--precision_mode={again}",
+            f"--precision={again}",
             *(data[:1] if again == "INT8" else ()),
         )
         assert_clear(done, 2, "m.onnx has a precision written in already: node")
@@ -506,12 +505,12 @@ def test_int8_is_written_into_nodes_that_would_have_one_name(tftrt, tmp_path):
 
 def test_fp16_and_what_has_it_already(tftrt, tmp_path):
     source = onnx_files.product(tmp_path / "given.onnx")
-    _, made = exported(tftrt, tmp_path, source, "--precision_mode=FP16")
+    _, made = exported(tftrt, tmp_path, source, "--precision=FP16")
     assert made["precision"]["verification"]["passed"] and file.overview(str(tmp_path / "m.onnx")).weights == {
         "float16": 12
     }
     (tmp_path / "m.onnx").rename(tmp_path / "half.onnx")
-    done = tftrt("export", tmp_path / "half.onnx", f"--output={tmp_path / 'm.onnx'}", "--precision_mode=FP16")
+    done = tftrt("export", tmp_path / "half.onnx", f"--output={tmp_path / 'm.onnx'}", "--precision=FP16")
     assert_clear(done, 2, "half.onnx has a precision written in already: ")
     np.savez(tmp_path / "x.npz", x=np.ones((8, 4), np.float32))
     assert_clear(
@@ -522,17 +521,17 @@ def test_fp16_and_what_has_it_already(tftrt, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        ("export", "MODEL", "--output=m.onnx", "--precision_mode=FP16", "--data=DATA"),
+        ("export", "MODEL", "--output=m.onnx", "--precision=FP16", "--data=DATA"),
         (
             "export",
             "MODEL",
             "--output=m.onnx",
-            "--precision_mode=INT8",
+            "--precision=INT8",
             "--calibration_data=DATA",
             "--thresholds=snr_db>=5;cosine>=0.5",
         ),
         ("sensitivity", "MODEL", "--data=DATA"),
-        ("sensitivity", "MODEL", "--data=DATA", "--precision_mode=FP16"),
+        ("sensitivity", "MODEL", "--data=DATA", "--precision=FP16"),
     ],
 )
 def test_precisions_need_no_tensorflow(tmp_path, words):
@@ -590,7 +589,7 @@ def test_a_precision_inside_is_found(make, says, tmp_path):
         (("--output=given.onnx",), "--output=given.onnx would write over given.onnx"),
         (("--outputs=gone",), "--outputs: no output 'gone'"),
         (("--freeze=x:1",), "input 'x' is float32[?,4]"),
-        (("--opset=12", "--precision_mode=FP16"), "--opset=12 has no nodes for"),
+        (("--opset=12", "--precision=FP16"), "--opset=12 has no nodes for"),
     ],
 )
 def test_flags_that_mean_nothing_for_an_onnx_file_are_told_in_a_line(flags, says, tftrt, tmp_path):
@@ -659,28 +658,19 @@ def test_a_plan_takes_the_file_as_it_is_or_with_int8_from_data(tmp_path, monkeyp
 def test_calibration_flags_of_a_plan_count_with_data(tftrt, tmp_path):
     source = onnx_files.product(tmp_path / "given.onnx")
     np.savez(tmp_path / "rows.npz", x=RNG.normal(size=(32, 4)).astype(np.float32))
-    told = [
-        "convert",
-        "--backend=tensorrt",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-        "--shapes=x:2x4",
-    ]
+    told = ["convert", "--backend=tensorrt", f"--model={source}", f"--output={tmp_path / 'plan'}", "--shapes=x:2x4"]
     data = f"--calibration_data={tmp_path / 'rows.npz'}"
     for flags, says in (
-        ([data], "--calibration_data has no effect with --precision_mode=FP32"),
+        ([data], "--calibration_data has no effect with --precision=FP32"),
         (
-            ["--precision_mode=INT8", "--calibration_method=max"],
+            ["--precision=INT8", "--calibration_method=max"],
             "--calibration_method has no effect with --backend=tensorrt where nothing",
         ),
-        (
-            ["--precision_mode=INT8", data, "--calibrator=tensorrt"],
-            "--calibrator has no effect with --backend=tensorrt",
-        ),
+        (["--precision=INT8", data, "--calibrator=tensorrt"], "--calibrator has no effect with --backend=tensorrt"),
         (["--outputs=y"], "--outputs has no effect"),
     ):
         assert_clear(tftrt(*told, *flags, env=NO_GPU), 2, says)
-    for flags in (["--precision_mode=INT8", data, "--calibration_method=max"], ["--freeze=x:1"]):
+    for flags in (["--precision=INT8", data, "--calibration_method=max"], ["--freeze=x:1"]):
         assert_clear(tftrt(*told, *flags, env=NO_GPU), 1, stacks.NO_PLAN)
     assert not (tmp_path / "plan").exists()
 
@@ -695,8 +685,8 @@ def test_a_plan_of_a_file_with_a_frozen_input_gets_the_export(tmp_path):
 
 def test_the_flags_of_an_int8_plan_can_be_given_again(tmp_path):
     flags = tmp_path / "convert.flags"
-    flags.write_text("--backend=tensorrt\n--precision_mode=INT8\n")
+    flags.write_text("--backend=tensorrt\n--precision=INT8\n")
     argv = [f"--flagfile={flags}"]
     assert convert_command.older_flags(argv) == argv
-    flags.write_text("--precision_mode=INT8\n")
+    flags.write_text("--precision=INT8\n")
     assert convert_command.older_flags(argv) == ["--calibration_method=entropy", *argv]

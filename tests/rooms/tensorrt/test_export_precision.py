@@ -1,4 +1,4 @@
-"""`tftrt export --precision_mode`: where INT8 is put into a graph and with which scales, what FP16 leaves in FP32, and bad input."""
+"""`tftrt export --precision`: where INT8 is put into a graph and with which scales, what FP16 leaves in FP32, and bad input."""
 
 import json
 
@@ -56,7 +56,7 @@ def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_dat
         "export",
         zoo_model("digits_cnn"),
         f"--output={target}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={training}",
         f"--data={held_back}",
         f"--labels={labels}",
@@ -107,7 +107,7 @@ def test_int8_of_a_trained_model_keeps_its_accuracy(zoo_model, tftrt, digits_dat
         "export",
         zoo_model("digits_cnn"),
         f"--output={again}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_table={ranges}",
         f"--data={held_back}",
     )
@@ -120,14 +120,14 @@ def test_the_table_of_a_tf_trt_model_gives_the_same_ranges(zoo_model, tftrt, dig
     training, held_back, _ = digits_data
     common = (f"--calibration_data={training}", "--calibration_method=max")
     ranges = tmp_path / "trt.json"
-    assert tftrt("calibrate", zoo_model("digits_cnn"), *common, f"--output_table={ranges}").returncode == 0
+    assert tftrt("calibrate", zoo_model("digits_cnn"), *common, f"--output={ranges}").returncode == 0
     said = []
     for name, flags in (("table", [f"--calibration_table={ranges}"]), ("data", common)):
         done = tftrt(
             "export",
             zoo_model("digits_cnn"),
             f"--output={tmp_path / name}.onnx",
-            "--precision_mode=INT8",
+            "--precision=INT8",
             *flags,
             f"--data={held_back}",
             f"--json={tmp_path / 'j.json'}",
@@ -155,7 +155,7 @@ def test_nodes_that_the_user_names_and_answers_that_are_wrong(zoo_model, tftrt, 
     training, held_back, _ = digits_data
     common = (
         f"--output={tmp_path / 'm.onnx'}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={training}",
         f"--data={held_back}",
         f"--json={tmp_path / 'j.json'}",
@@ -383,7 +383,7 @@ def test_the_last_layer_stays_if_int8_costs_most_just_there(tftrt, tmp_path):
         "export",
         source,
         f"--output={tmp_path / 'm.onnx'}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={tmp_path / 'rows.npz'}",
         "--calibration_method=max",
         f"--data={tmp_path / 'rows.npz'}",
@@ -406,7 +406,7 @@ def test_a_tensor_without_values_has_no_scale(tftrt, tmp_path):
         "export",
         source,
         f"--output={tmp_path / 'm.onnx'}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={tmp_path / 'rows.npz'}",
         f"--json={tmp_path / 'j.json'}",
     )
@@ -463,7 +463,7 @@ def test_fp16_keeps_in_fp32_what_it_would_lose(name, tftrt, tmp_path):
     function, halves, kept = HALVES[name]
     source = onnx_sources.rows(tmp_path / "saved", function)
     done = tftrt(
-        "export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=FP16", f"--json={tmp_path / 'j.json'}"
+        "export", source, f"--output={tmp_path / 'm.onnx'}", "--precision=FP16", f"--json={tmp_path / 'j.json'}"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     made, said = written(tmp_path / "j.json")
@@ -487,9 +487,7 @@ def test_fp16_keeps_in_fp32_what_it_would_lose(name, tftrt, tmp_path):
 def test_fp16_weights_are_half_as_large_and_named_nodes_keep_theirs(zoo_model, tftrt, tmp_path):
     sizes = {}
     for name, flags in (("all", []), ("but one", [f"--fp32_nodes={HIDDEN}"])):
-        done = tftrt(
-            "export", zoo_model("digits_cnn"), f"--output={tmp_path / name}.onnx", "--precision_mode=FP16", *flags
-        )
+        done = tftrt("export", zoo_model("digits_cnn"), f"--output={tmp_path / name}.onnx", "--precision=FP16", *flags)
         assert done.returncode == 0, done.stderr
         sizes[name] = {
             one.name: one.data_type
@@ -563,27 +561,21 @@ def test_names_that_int8_gives_may_be_there_already(other):
 
 
 BAD = [
-    (["--precision_mode=INT8"], "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given"),
+    (["--precision=INT8"], "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given"),
+    (["--precision=INT8", "--calibrate_on_random_data", "--opset=12"], "--opset=12 has no nodes for --precision=INT8"),
+    (["--precision=FP16", "--opset=12"], "--opset=12 has no nodes for --precision=FP16"),
+    (["--calibration_data=x.npz"], "--calibration_data has no effect with --precision=FP32"),
+    (["--precision=FP16", "--calibration_table=x"], "--calibration_table has no effect with --precision=FP16"),
+    (["--fp32_nodes=.*"], "--fp32_nodes has no effect with --precision=FP32"),
     (
-        ["--precision_mode=INT8", "--calibrate_on_random_data", "--opset=12"],
-        "--opset=12 has no nodes for --precision_mode=INT8",
-    ),
-    (["--precision_mode=FP16", "--opset=12"], "--opset=12 has no nodes for --precision_mode=FP16"),
-    (["--calibration_data=x.npz"], "--calibration_data has no effect with --precision_mode=FP32"),
-    (
-        ["--precision_mode=FP16", "--calibration_table=x"],
-        "--calibration_table has no effect with --precision_mode=FP16",
-    ),
-    (["--fp32_nodes=.*"], "--fp32_nodes has no effect with --precision_mode=FP32"),
-    (
-        ["--precision_mode=INT8", "--calibrate_on_random_data", "--calibration_method=most"],
+        ["--precision=INT8", "--calibrate_on_random_data", "--calibration_method=most"],
         "--calibration_method=most is unknown",
     ),
-    (["--precision_mode=INT8", "--calibration_table=none"], "no such file or directory: none"),
-    (["--precision_mode=INT8", "--calibration_table=none", "--calibration_data=x.npz"], "exclude each other"),
-    (["--precision_mode=FP16", "--output_table=t.json"], "--output_table is for ranges that are measured here"),
-    (["--precision_mode=FP16", "--fp32_nodes=("], "--fp32_nodes=( is no regular expression"),
-    (["--precision_mode=FP16", "--fp32_nodes=none"], "--fp32_nodes=none matches no node"),
+    (["--precision=INT8", "--calibration_table=none"], "no such file or directory: none"),
+    (["--precision=INT8", "--calibration_table=none", "--calibration_data=x.npz"], "exclude each other"),
+    (["--precision=FP16", "--output_table=t.json"], "--output_table is for ranges that are measured here"),
+    (["--precision=FP16", "--fp32_nodes=("], "--fp32_nodes=( is no regular expression"),
+    (["--precision=FP16", "--fp32_nodes=none"], "--fp32_nodes=none matches no node"),
 ]
 
 
@@ -605,7 +597,7 @@ def test_flags_that_cannot_work(flags, said, dense, capsys, tmp_path, monkeypatc
 
 
 def test_ranges_that_cannot_be_found(dense, tftrt, tmp_path):
-    common = ("export", dense, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=INT8")
+    common = ("export", dense, f"--output={tmp_path / 'm.onnx'}", "--precision=INT8")
     other = tmp_path / "other.table"
     other.write_text(table.Table(table.header("8.5.3"), {"elsewhere": 0.1}).text())
     done = tftrt(*common, f"--calibration_table={other}")
@@ -619,7 +611,7 @@ def test_ranges_that_cannot_be_found(dense, tftrt, tmp_path):
     nothing = onnx_sources.rows(tmp_path / "nothing", tf.nn.relu)
     done = tftrt("export", nothing, *common[2:], "--calibrate_on_random_data")
     assert done.returncode == 1 and "no node of it can be in INT8: it has no convolution" in done.stderr
-    done = tftrt("export", dense, common[2], "--precision_mode=FP16", "--fp32_nodes=.*")
+    done = tftrt("export", dense, common[2], "--precision=FP16", "--fp32_nodes=.*")
     assert (
         done.returncode == 1
         and "--fp32_nodes names it" in done.stderr
@@ -659,7 +651,7 @@ def test_the_ranges_take_the_place_of_no_signature_s_file(table_name, tftrt, tmp
         "export",
         onnx_sources.several(tmp_path / "saved"),
         f"--output={tmp_path / 'm.onnx'}",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         "--calibrate_on_random_data",
         f"--output_table={tmp_path / table_name}",
     )
@@ -671,7 +663,7 @@ def test_the_ranges_take_the_place_of_no_signature_s_file(table_name, tftrt, tmp
 
 def test_weights_beside_the_file_go_with_its_precision(zoo_model, tftrt, tmp_path):
     source = zoo_model("digits_cnn")
-    for flags in (["--precision_mode=FP16"], ["--precision_mode=INT8", "--calibrate_on_random_data"]):
+    for flags in (["--precision=FP16"], ["--precision=INT8", "--calibrate_on_random_data"]):
         done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--external_data", *flags)
         assert done.returncode == 0 and f"with its weights in {tmp_path / 'm.onnx'}.data" in done.stdout, done.stderr
         assert (

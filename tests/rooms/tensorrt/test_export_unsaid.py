@@ -266,8 +266,8 @@ def test_a_constant_node_as_an_output_is_looked_at():
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        ("MatMulInteger", "--precision_mode=INT8 writes"),
-        ("com.microsoft.DynamicQuantizeMatMul", "--precision_mode=INT8"),
+        ("MatMulInteger", "--precision=INT8 writes"),
+        ("com.microsoft.DynamicQuantizeMatMul", "--precision=INT8"),
         ("com.microsoft.FusedMatMul", "ONNX Runtime wrote ops of its own"),
         ("STFT", "cosines and sines"),
         ("ai.onnx.ml.LabelEncoder", "before the model"),
@@ -333,7 +333,7 @@ def test_types_of_which_there_are_no_kernels_are_named(tftrt, tmp_path):
         and "bfloat16" not in done.stderr
     ), done.stderr
     assert "scratch" not in done.stderr
-    done = tftrt("convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'out'}")
+    done = tftrt("convert", f"--model={source}", f"--output={tmp_path / 'out'}")
     assert (
         done.returncode == 3
         and "TensorRT has no float64" in done.stderr
@@ -377,9 +377,7 @@ def test_fp16_that_misses_its_bounds_is_followed_by_the_search_for_its_nodes(tft
     source = saved(
         tmp_path / "saved", lambda x: {"y": tf.nn.softmax(x @ weights)}, ("x", (None, 4), tf.float32), weights=weights
     )
-    done = tftrt(
-        "export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=FP16", "--thresholds=snr_db>=100"
+    done = tftrt("export", source, f"--output={tmp_path / 'm.onnx'}", "--precision=FP16", "--thresholds=snr_db>=100")
+    assert done.returncode == 3 and "next: tftrt sensitivity" in done.stdout and "--precision=FP16" in done.stdout, (
+        done.stdout
     )
-    assert (
-        done.returncode == 3 and "next: tftrt sensitivity" in done.stdout and "--precision_mode=FP16" in done.stdout
-    ), done.stdout

@@ -142,7 +142,7 @@ def test_weights_beside_the_file_fp16_and_a_later_comparison(export, tmp_path):
     done, said, target = export(path, "--external_data", f"--data={data}", "--target=10")
     assert done.returncode == 0 and pathlib.Path(said["files"][0]["weights"]).name == "out.onnx.data", done.stderr
     assert run_tftrt("verify", path, target, f"--data={data}").returncode == 0
-    done, said, _ = export(path, "--precision_mode=FP16", f"--data={data}", "--target=10")
+    done, said, _ = export(path, "--precision=FP16", f"--data={data}", "--target=10")
     assert done.returncode == 0 and said["precision"] == "FP16", done.stdout + done.stderr
 
 

@@ -107,9 +107,7 @@ def test_verify_and_regress_tell_the_crash_and_judge_the_answers(transposed, tft
 
 
 def test_an_export_that_crashes_says_so(transposed, tftrt, tmp_path):
-    done = tftrt(
-        "export", transposed[0], f"--output={tmp_path / 'm.onnx'}", "--precision_mode=FP16", "--shapes=x:3x2x4"
-    )
+    done = tftrt("export", transposed[0], f"--output={tmp_path / 'm.onnx'}", "--precision=FP16", "--shapes=x:3x2x4")
     assert done.returncode == 0 and "warning: ONNX Runtime" in done.stdout and "crashes (SIGSEGV)" in done.stdout, (
         done.stdout + done.stderr
     )
@@ -142,7 +140,7 @@ def test_a_layer_norm_in_fp16_is_written_so_that_it_loads(epsilon, flags, tftrt,
         "export",
         tmp_path / "m.onnx",
         f"--output={tmp_path / 'half.onnx'}",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--rewrite=none",
         *flags,
     )

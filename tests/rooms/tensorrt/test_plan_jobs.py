@@ -140,7 +140,7 @@ def test_records_of_cupti_become_kernels_launches_and_ranges():
 
 @pytest.fixture(scope="module")
 def digits(converted):
-    return converted("digits_cnn", "--precision_mode=FP16")
+    return converted("digits_cnn", "--precision=FP16")
 
 
 def test_segments_have_the_sizes_of_the_call(digits):

@@ -383,13 +383,9 @@ def test_inspect_tells_what_plan_json_and_the_layers_say(plan, tftrt):
 
 
 def test_a_plan_is_not_converted_again(plan, tftrt):
+    assert_clear(tftrt("convert", f"--model={plan}", "--output=x"), 2, "is a plan directory")
     assert_clear(
-        tftrt("convert", f"--input_saved_model_dir={plan}", "--output_saved_model_dir=x"), 2, "is a plan directory"
-    )
-    assert_clear(
-        tftrt("convert", "--backend=tensorrt", f"--input_saved_model_dir={plan}", "--output_saved_model_dir=x"),
-        2,
-        "is a plan directory already",
+        tftrt("convert", "--backend=tensorrt", f"--model={plan}", "--output=x"), 2, "is a plan directory already"
     )
     assert_clear(tftrt("export", plan, "--output=x.onnx"), 2, "is a plan directory")
 
@@ -397,13 +393,7 @@ def test_a_plan_is_not_converted_again(plan, tftrt):
 @stacks.needs_bindings
 def test_overwrite_replaces_plan_directories(plan, tmp_path, tftrt):
     source = onnx_files.product(tmp_path / "m.onnx")
-    told = [
-        "convert",
-        "--backend=tensorrt",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={plan}",
-        "--shapes=x:8x4",
-    ]
+    told = ["convert", "--backend=tensorrt", f"--model={source}", f"--output={plan}", "--shapes=x:8x4"]
     assert_clear(tftrt(*told, env=NO_GPU), 2, "the output directory exists")
     before = {path: path.read_bytes() for path in plan.rglob("*") if path.is_file()}
     assert_clear(tftrt(*told, "--overwrite", env=NO_GPU), 1, "no GPU is visible here")
@@ -425,11 +415,11 @@ def test_overwrite_replaces_plan_directories(plan, tmp_path, tftrt):
         (("--plugins=x.so",), "--plugins is for plans"),
         (("--refit",), "--refit is for plans"),
         (("--notf32",), "--notf32 is for plans"),
-        (("--backend=tensorrt", "--precision_mode=FP8"), "--precision_mode=FP8 is unknown"),
+        (("--backend=tensorrt", "--precision=FP8"), "--precision=FP8 is unknown"),
         (("--backend=tensorrt", "--tactic_sources=CUBLAS,OWN"), "--tactic_sources=OWN is unknown"),
         (
             ("--backend=tensorrt", "--calibration_table=t.json"),
-            "--calibration_table has no effect with --precision_mode=FP32",
+            "--calibration_table has no effect with --precision=FP32",
         ),
         (("--backend=tensorrt", "--signature_keys=a,b"), "a plan has one signature"),
         (("--backend=tensorrt", "--signature_keys=a"), "is an ONNX file, which has no signatures"),
@@ -447,9 +437,7 @@ def test_overwrite_replaces_plan_directories(plan, tmp_path, tftrt):
 )
 def test_flags_that_cannot_work_are_told_before_the_work(flags, says, tmp_path, tftrt):
     source = onnx_files.product(tmp_path / "m.onnx")
-    done = tftrt(
-        "convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={tmp_path / 'plan'}", *flags
-    )
+    done = tftrt("convert", f"--model={source}", f"--output={tmp_path / 'plan'}", *flags)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "plan").exists()
 
@@ -508,8 +496,8 @@ def test_files_that_become_no_plan(make, says, tmp_path, tftrt):
     done = tftrt(
         "convert",
         "--backend=tensorrt",
-        f"--input_saved_model_dir={make(tmp_path / 'm.onnx')}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
+        f"--model={make(tmp_path / 'm.onnx')}",
+        f"--output={tmp_path / 'plan'}",
         "--shapes=x:8x4",
         env=NO_GPU,
     )
@@ -524,8 +512,8 @@ def test_without_a_gpu_a_build_is_one_line_and_nothing_is_written(tmp_path, zoo_
         done = tftrt(
             "convert",
             "--backend=tensorrt",
-            f"--input_saved_model_dir={model}",
-            f"--output_saved_model_dir={tmp_path / 'plan'}",
+            f"--model={model}",
+            f"--output={tmp_path / 'plan'}",
             f"--shapes={shapes}",
             env=NO_GPU,
         )
@@ -535,11 +523,7 @@ def test_without_a_gpu_a_build_is_one_line_and_nothing_is_written(tmp_path, zoo_
 
 def test_a_signature_has_to_be_chosen_where_none_is_the_default(tmp_path, zoo_model, tftrt):
     done = tftrt(
-        "convert",
-        "--backend=tensorrt",
-        f"--input_saved_model_dir={zoo_model('ranker')}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-        env=NO_GPU,
+        "convert", "--backend=tensorrt", f"--model={zoo_model('ranker')}", f"--output={tmp_path / 'plan'}", env=NO_GPU
     )
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr and not (tmp_path / "plan").exists()
 
@@ -624,7 +608,7 @@ def test_infinities_and_nan_in_one_of_two_models_depart(tmp_path, capsys, change
 
 def test_tensors_that_an_export_put_into_fp16_are_found(tmp_path, capsys):
     source, half = chain(tmp_path / "one.onnx", second=1e-3), str(tmp_path / "half.onnx")
-    assert cli.main(["export", source, f"--output={half}", "--precision_mode=FP16", "--shapes=x:3x4"]) == 0
+    assert cli.main(["export", source, f"--output={half}", "--precision=FP16", "--shapes=x:3x4"]) == 0
     assert cli.main(["verify", source, half, "--tensors=all", f"--json={tmp_path / 'said.json'}"]) == 0
     said = json.loads((tmp_path / "said.json").read_text())
     # The bound is that of FP16, and what the export joined is not asked for.

@@ -16,7 +16,7 @@ from tftrt_tools.tensorrt.plans import build, building, convert, making
 from tftrt_tools.tensorrt.plans.settings import Settings
 
 TABLE = "TRT-8503-EntropyCalibration2\nx: 3c010a14\n"
-FLAGS = "--backend=tensorrt\n--precision_mode=INT8\n--shapes=x:8x4\n"
+FLAGS = "--backend=tensorrt\n--precision=INT8\n--shapes=x:8x4\n"
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_other_shapes_than_the_model_takes_are_refused_before_the_build(plan, tf
     before = snapshot(plan)
     assert_clear(tftrt("build", plan, "--shapes=x:8x5"), 2, "refuses x:8x5")
     assert_clear(tftrt("build", plan, "--shapes=x:8x4|"), 2, "--shapes is empty")
-    assert_clear(tftrt("build", plan, f"--output_saved_model_dir={plan.parent}"), 2, "lie inside one another")
+    assert_clear(tftrt("build", plan, f"--output={plan.parent}"), 2, "lie inside one another")
     assert snapshot(plan) == before
 
 
@@ -139,7 +139,7 @@ def test_without_a_gpu_the_directory_stays_as_it_is(plan, tftrt, monkeypatch):
     [
         "--strip",
         "--repeat=2",
-        "--layers",
+        "--layer_precisions",
         "--dynamic_shape_profile_strategy=Range",
         "--allow_build_at_runtime",
         "--tags=serve",
@@ -162,11 +162,7 @@ def test_a_build_that_dies_on_a_newer_file_says_how_to_make_an_older_one(opset, 
     doubles.job(monkeypatch, building.check, plan_jobs.checked)
     source = onnx_files.product(tmp_path / "m.onnx", opset=opset)
     done = tftrt(
-        "convert",
-        "--backend=tensorrt",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-        "--shapes=x:8x4",
+        "convert", "--backend=tensorrt", f"--model={source}", f"--output={tmp_path / 'plan'}", "--shapes=x:8x4"
     )
     cause, mend = done.stderr.splitlines()[:2]
     assert (

@@ -460,10 +460,10 @@ def test_the_commands_say_where_the_plan_came_from(anew, tmp_path):
     told = [
         "convert",
         "--backend=tensorrt",
-        f"--input_saved_model_dir={source}",
+        f"--model={source}",
         "--shapes=x:1x4|x:min=2x4,max=9x4",
         "--overwrite",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
+        f"--output={tmp_path / 'plan'}",
         where,
     ]
     from_cache = "it came from the engine cache; its build took 1.0 s"

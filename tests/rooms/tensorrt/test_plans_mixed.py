@@ -36,7 +36,7 @@ def squares(tmp_path_factory):
         plain,
         f"--output={folder / 'half.onnx'}",
         "--target=8.5",
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--fp32_nodes=square,root",
         "--ranges=x:1:2",
         "--shapes=x:4x8",
@@ -64,7 +64,7 @@ def test_the_tensors_in_fp32_are_those_of_the_nodes_that_were_named(squares):
 def test_what_is_moved_and_what_keeps_from_zero_is_among_them(tmp_path):
     source = onnx_files.moved_and_clamped(tmp_path / "m.onnx")
     done = run_tftrt(
-        "export", source, f"--output={tmp_path / 'half.onnx'}", "--precision_mode=FP16", "--shapes=x:4x64;t:4x4"
+        "export", source, f"--output={tmp_path / 'half.onnx'}", "--precision=FP16", "--shapes=x:4x64;t:4x4"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     wide = mixed.wide(mixed.read(str(tmp_path / "half.onnx")), by_types=True).tensors
@@ -111,11 +111,7 @@ def test_a_spectrum_whose_logarithm_is_taken_is_held_where_nothing_is_quantized_
     # TensorRT refuses plans of Q/DQ files with held layers.
     assert mixed.wide(mixed.read(spectrum(tmp_path / "int8.onnx", quantized=True)), by_types=False) == mixed.Wide()
     done = run_tftrt(
-        "export",
-        tmp_path / "plain.onnx",
-        f"--output={tmp_path / 'half.onnx'}",
-        "--precision_mode=FP16",
-        "--shapes=x:4x8",
+        "export", tmp_path / "plain.onnx", f"--output={tmp_path / 'half.onnx'}", "--precision=FP16", "--shapes=x:4x8"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     half = mixed.wide(mixed.read(str(tmp_path / "half.onnx")), by_types=True)

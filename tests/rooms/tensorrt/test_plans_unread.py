@@ -153,12 +153,7 @@ def test_convert_says_so_before_it_looks_for_a_gpu(tmp_path):
         {"places": np.array([[0], [0]], np.int64)},
         opset=16,
     )
-    done = run_tftrt(
-        "convert",
-        "--backend=tensorrt",
-        f"--input_saved_model_dir={path}",
-        f"--output_saved_model_dir={tmp_path / 'plan'}",
-    )
+    done = run_tftrt("convert", "--backend=tensorrt", f"--model={path}", f"--output={tmp_path / 'plan'}")
     assert done.returncode == 1 and not (tmp_path / "plan").exists()
     assert (
         f"TensorRT {trt.__version__} would read the file otherwise than it is: ScatterND: the parser does not read its reduction (add)"

@@ -168,7 +168,7 @@ def test_ranges_of_a_table(int8, tftrt, folder):
 
 def test_fp16_names_the_nodes_between_which_numbers_are_too_large(tftrt, folder):
     model, data = offset(folder / "offset.onnx"), rows(folder / "o.npz", 4)
-    done = tftrt("sensitivity", model, f"--data={data}", "--precision_mode=FP16", f"--json={folder / 'f.json'}")
+    done = tftrt("sensitivity", model, f"--data={data}", "--precision=FP16", f"--json={folder / 'f.json'}")
     assert done.returncode == 0, done.stderr
     found = json.loads((folder / "f.json").read_text())
     (signature,) = found["signatures"]
@@ -209,10 +209,10 @@ def test_a_plan_directory_is_studied_by_its_file(int8, tmp_path, tftrt):
         (("--data=DATA", "--high_precision_nodes=a"), "--high_precision_nodes has no effect"),
         (("--data=DATA", "--use_dynamic_shape"), "--use_dynamic_shape has no effect"),
         (("--data=DATA", "--calibrator=tensorrt"), "--calibrator has no effect"),
-        (("--data=DATA", "--precision_mode=FP32"), "rounds nothing"),
+        (("--data=DATA", "--precision=FP32"), "rounds nothing"),
         (("--data=DATA", "--nodes=gone"), "--nodes=gone matches none of the 3 nodes that INT8 rounds"),
         (("--data=DATA", "--fp32_nodes=gone"), "--fp32_nodes=gone matches no node"),
-        (("--data=DATA", "--precision_mode=FP16", "--calibration_method=max"), "no effect"),
+        (("--data=DATA", "--precision=FP16", "--calibration_method=max"), "no effect"),
         (("--data=gone.npz",), "gone.npz"),
     ],
 )
@@ -292,7 +292,7 @@ def test_the_suggestion_for_an_exported_model_names_the_next_export(zoo_model, t
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("next: "))
     assert (
-        line.startswith("next: tftrt export digits_cnn --output=digits_cnn_int8.onnx --precision_mode=INT8 --data=")
+        line.startswith("next: tftrt export digits_cnn --output=digits_cnn_int8.onnx --precision=INT8 --data=")
         and "--calibration_method=" in line
     )
     # What it suggests, if anything, is a flag that the export takes.

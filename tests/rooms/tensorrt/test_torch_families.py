@@ -90,11 +90,11 @@ def test_a_program_gets_fp16_and_int8(name, export, tmp_path):
     np.savez(tmp_path / "rows.npz", **rows(name, 32, 2))
     np.savez(tmp_path / "training.npz", **rows(name, 64))
     flags = [f"--data={tmp_path / 'rows.npz'}", f"--thresholds={_plan_models.UNTRAINED}"]
-    said, graph, _ = export(tmp_path / "m.pt2", "--precision_mode=FP16", *flags)
+    said, graph, _ = export(tmp_path / "m.pt2", "--precision=FP16", *flags)
     assert said["files"][0]["findings"] == [] and said["files"][0]["precision"]["verification"]["passed"]
     assert TensorProto.FLOAT16 in {one.data_type for one in graph.graph.initializer}
     said, graph, _ = export(
-        tmp_path / "m.pt2", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'training.npz'}", *flags
+        tmp_path / "m.pt2", "--precision=INT8", f"--calibration_data={tmp_path / 'training.npz'}", *flags
     )
     assert said["files"][0]["findings"] == [] and said["files"][0]["precision"]["verification"]["passed"]
     assert "QuantizeLinear" in {node.op_type for node in graph.graph.node}

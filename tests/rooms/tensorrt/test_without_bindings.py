@@ -17,17 +17,14 @@ from tftrt_tools.tensorrt.plans.settings import Settings
 
 ROOT = conftest.ROOT
 HIDDEN = {"PYTHONPATH": f"{ROOT / 'tests/without_tensorflow'}:{ROOT}", "TFTRT_TEST_HIDDEN": "tensorrt"}
-GOAL = ("--data=rows.npz", "--accuracy=snr_db:threshold=30", "--shapes=x:8x4", "--output_saved_model_dir=out")
+GOAL = ("--data=rows.npz", "--accuracy=snr_db:threshold=30", "--shapes=x:8x4", "--output=out")
 RUN, BUILD = "plan, a plan of TensorRT 8.5.3.1, does not run here", "no plan can be built here"
 TUNE = "tune measures speed, and plans cannot be built here"
 COMMANDS = [
-    (
-        BUILD,
-        "convert --backend=tensorrt --input_saved_model_dir=model.onnx --output_saved_model_dir=out --shapes=x:8x4",
-    ),
-    (BUILD, "convert --flagfile=plan/assets.extra/tftrt/convert.flags --output_saved_model_dir=out"),
+    (BUILD, "convert --backend=tensorrt --model=model.onnx --output=out --shapes=x:8x4"),
+    (BUILD, "convert --flagfile=plan/assets.extra/tftrt/convert.flags --output=out"),
     (BUILD, "build plan"),
-    (BUILD, "build plan --output_saved_model_dir=out"),
+    (BUILD, "build plan --output=out"),
     (RUN, "verify model.onnx plan"),
     (RUN, "verify plan model.onnx --data=rows.npz"),
     (RUN, "verify model.onnx plan --tensors=all"),
@@ -46,7 +43,7 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plans")
     source = onnx_files.product(folder / "model.onnx")
     np.savez(folder / "rows.npz", x=np.random.default_rng(0).random([16, 4], np.float32))
-    flags = f"--backend=tensorrt\n--input_saved_model_dir={source}\n--precision_mode=FP16\n--shapes=x:8x4\n"
+    flags = f"--backend=tensorrt\n--model={source}\n--precision=FP16\n--shapes=x:8x4\n"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bindings, "installed", lambda: True)
         doubles.job(patch, building.build, plan_jobs.built)

@@ -197,7 +197,7 @@ def test_two_of_one_name_and_other_memory_are_two_kinds_and_one_without_a_uuid_i
 
 
 def test_a_plan_and_a_cluster_are_refused(zoo_model, tftrt, tmp_path):
-    model, made = zoo_model("digits_cnn"), f"--output_saved_model_dir={tmp_path / 'made'}"
+    model, made = zoo_model("digits_cnn"), f"--output={tmp_path / 'made'}"
     shapes = "--shapes=image:1x8x8x1"
     for flags, says in (
         (["--on=local", "--backend=tensorrt", shapes], "--on has no effect with --backend=tensorrt"),

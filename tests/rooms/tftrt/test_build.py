@@ -29,9 +29,9 @@ def carries_engines(model, engine):
 
 @pytest.mark.parametrize("name", ["ranker", "tf1_export"])
 def test_a_stripped_model_answers_as_before_and_keeps_its_passport(name, converted, zoo_model, tftrt, tmp_path):
-    model = shutil.copytree(converted(name, "--precision_mode=FP16", *FLAGS[name]), tmp_path / "model")
+    model = shutil.copytree(converted(name, "--precision=FP16", *FLAGS[name]), tmp_path / "model")
     carries_engines(model, describe.describe(model)[0].engines[0].name)
-    done = tftrt("build", model, "--strip", f"--output_saved_model_dir={tmp_path / 'out'}", "--json=-")
+    done = tftrt("build", model, "--strip", f"--output={tmp_path / 'out'}", "--json=-")
     assert done.returncode == 0, done.stderr
     assert not list((tmp_path / "out" / "assets").glob(engine_assets.PREFIX + "*"))
     said, before = (passport.read(path, passport.MANIFEST) for path in (tmp_path / "out", model))
@@ -51,7 +51,7 @@ def test_a_stripped_model_answers_as_before_and_keeps_its_passport(name, convert
 
 
 def test_in_place_the_model_is_replaced_in_one_step(converted, tftrt, tmp_path):
-    model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "model")
+    model = shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path / "model")
     carries_engines(model, describe.describe(model)[0].engines[0].name)
     assert tftrt("build", model, "--strip").returncode == 0
     assert not list((model / "assets").glob(engine_assets.PREFIX + "*"))
@@ -59,7 +59,7 @@ def test_in_place_the_model_is_replaced_in_one_step(converted, tftrt, tmp_path):
 
 
 def test_without_a_manifest_the_graph_says_what_is_needed(converted, tftrt, tmp_path):
-    model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16", "--use_dynamic_shape"), tmp_path / "model")
+    model = shutil.copytree(converted("digits_cnn", "--precision=FP16", "--use_dynamic_shape"), tmp_path / "model")
     shutil.rmtree(model / "assets.extra")
     done = tftrt("build", model, "--strip")
     assert done.returncode == 0, done.stderr
@@ -69,9 +69,9 @@ def test_without_a_manifest_the_graph_says_what_is_needed(converted, tftrt, tmp_
 
 def test_an_int8_table_stays_with_its_engine(converted, tftrt, tmp_path):
     model = shutil.copytree(
-        converted("digits_cnn", "--precision_mode=INT8", "--calibrate_on_random_data"), tmp_path / "model"
+        converted("digits_cnn", "--precision=INT8", "--calibrate_on_random_data"), tmp_path / "model"
     )
-    assert tftrt("build", model, "--strip", f"--output_saved_model_dir={tmp_path / 'out'}").returncode == 0
+    assert tftrt("build", model, "--strip", f"--output={tmp_path / 'out'}").returncode == 0
     assert describe.describe(tmp_path / "out")[0].engines[0].calibrated
     assert tftrt("table", "diff", model, tmp_path / "out", "--check").returncode == 0
 
@@ -79,7 +79,7 @@ def test_an_int8_table_stays_with_its_engine(converted, tftrt, tmp_path):
 def test_an_onnx_file_is_told_the_command_that_builds_it(tftrt):
     done = tftrt("build", "m.onnx", "--shapes=image:1x8x8x1")
     assert_clear(done, 2, "m.onnx is an ONNX file")
-    assert "tftrt convert --backend=tensorrt --input_saved_model_dir=m.onnx" in done.stderr
+    assert "tftrt convert --backend=tensorrt m.onnx" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_an_onnx_file_is_told_the_command_that_builds_it(tftrt):
         (["--shapes=image:min=8x8x8x1,max=1x8x8x1"], 2, "min of input 'image' is larger"),
         (["--shapes=image:min=1x8x8x1,max=8x8x8x1", "--dynamic_shape_profile_strategy=Optimal"], 2, "strategy"),
         (["--strip", "--engine_cache_dir=/dev/null"], 2, "cannot be used"),
-        (["--strip", "--output_saved_model_dir={model}/inside"], 2, "inside one another"),
+        (["--strip", "--output={model}/inside"], 2, "inside one another"),
     ],
 )
 def test_what_cannot_work_is_one_clear_line_and_changes_nothing(flags, code, says, converted, tftrt):
-    model = converted("digits_cnn", "--precision_mode=FP16")
+    model = converted("digits_cnn", "--precision=FP16")
     before = snapshot(model)
     assert_clear(
         tftrt("build", model, *(flag.format(model=model) for flag in flags), env={"CUDA_VISIBLE_DEVICES": "-1"}),
@@ -120,7 +120,7 @@ def test_what_cannot_work_is_one_clear_line_and_changes_nothing(flags, code, say
     ],
 )
 def test_a_manifest_that_makes_no_sense_is_damaged(was, now, says, converted, tmp_path):
-    model = shutil.copytree(converted("digits_cnn", "--precision_mode=FP16"), tmp_path / "model")
+    model = shutil.copytree(converted("digits_cnn", "--precision=FP16"), tmp_path / "model")
     manifest = passport.folder(model) / passport.MANIFEST
     assert was in manifest.read_text()
     manifest.write_text(manifest.read_text().replace(was, now))
@@ -158,7 +158,7 @@ def test_the_strategy_follows_from_the_shapes(shapes, strategy):
     ],
 )
 def test_a_bound_that_makes_no_sense_is_refused(flags, says, converted, tftrt):
-    assert_clear(tftrt("build", converted("digits_cnn", "--precision_mode=FP16"), *flags), 2, says)
+    assert_clear(tftrt("build", converted("digits_cnn", "--precision=FP16"), *flags), 2, says)
 
 
 def test_who_interrupts_a_build_hears_where_the_next_goes_on():

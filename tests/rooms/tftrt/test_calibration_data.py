@@ -349,8 +349,8 @@ def test_random_data_takes_shapes_and_ranges():
 def test_random_data_of_unknown_shape_or_input_is_refused():
     refused("unknown dimensions", "", (IDS,), random=True, mend="--shapes")
     refused("no input 'idx'", "", random=True, ranges="idx:0:1")
-    refused("--calibration_ranges: 'x:1' is not", "", random=True, ranges="x:1")
-    refused("--calibration_ranges is about random data", "d.npz", ranges="x:0:1")
+    refused("--ranges: 'x:1' is not", "", random=True, ranges="x:1")
+    refused("--ranges is about random data", "d.npz", ranges="x:0:1")
 
 
 # functions
@@ -924,9 +924,9 @@ def test_flags_become_options():
         image_channels="BGR",
         image_error_limit=2,
     )
-    assert options_of(
-        "--calibrate_on_random_data", "--calibration_seed=3", "--calibration_ranges=x:0:1", "--shapes=x:1x4"
-    ) == DataOptions(random=True, seed=3, ranges="x:0:1", shapes="x:1x4")
+    assert options_of("--calibrate_on_random_data", "--seed=3", "--ranges=x:0:1", "--shapes=x:1x4") == DataOptions(
+        random=True, seed=3, ranges="x:0:1", shapes="x:1x4"
+    )
 
 
 @pytest.mark.parametrize(

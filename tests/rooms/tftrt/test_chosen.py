@@ -199,12 +199,7 @@ def test_convert_and_inspect_say_what_is_written_and_why_others_stay(tftrt, tmp_
         return {"y": tf.nn.relu(z * 3.0) + 1.0}
 
     path = save(serve, tmp_path / "m")
-    done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={path}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--use_dynamic_shape",
-    )
+    done = tftrt("convert", f"--model={path}", f"--output={tmp_path / 'out'}", "--use_dynamic_shape")
     assert done.returncode == 0, done.stderr
     for line in (
         "1 slice with a new axis written as ExpandDims: TF-TRT takes none",

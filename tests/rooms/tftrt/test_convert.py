@@ -21,7 +21,7 @@ from tftrt_tools.models.savedmodel import describe, files, passport
 
 
 def convert(tftrt, source, target, *flags, **more):
-    return tftrt("convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={target}", *flags, **more)
+    return tftrt("convert", f"--model={source}", f"--output={target}", *flags, **more)
 
 
 def manifest(path):
@@ -30,13 +30,13 @@ def manifest(path):
 
 @pytest.mark.parametrize("name", saved_models.NAMES)
 def test_every_sample_model_keeps_its_signatures_names_shapes_and_assets(name, zoo_model, converted):
-    before, after = describe.describe(zoo_model(name), converted(name, "--precision_mode=FP16", *FLAGS[name]))
+    before, after = describe.describe(zoo_model(name), converted(name, "--precision=FP16", *FLAGS[name]))
     assert after.inputs == before.inputs
     assert after.outputs == before.outputs
     assert after.tags == before.tags
     assert after.engines and {engine.precision for engine in after.engines} == {"FP16"}
     kept = {path.name for path in (zoo_model(name) / "assets").glob("*")}
-    assert kept <= {path.name for path in (converted(name, "--precision_mode=FP16", *FLAGS[name]) / "assets").glob("*")}
+    assert kept <= {path.name for path in (converted(name, "--precision=FP16", *FLAGS[name]) / "assets").glob("*")}
 
 
 def test_helper_functions_and_tables_survive_and_the_v1_loader_serves_the_model(converted, zoo_model, tmp_path):
@@ -44,7 +44,7 @@ def test_helper_functions_and_tables_survive_and_the_v1_loader_serves_the_model(
 
     from tftrt_tools.models.execution.job import native_copy
 
-    native_copy.write(converted("ranker", "--precision_mode=FP16"), tmp_path / "native")
+    native_copy.write(converted("ranker", "--precision=FP16"), tmp_path / "native")
     root = tf.saved_model.load(str(tmp_path / "native"))
     assert root.prep(tf.constant(["  User_1 "])).numpy().tolist() == [b"user_1"]
     inputs = zoo_inputs("ranker", batch=5)["serving_default"]
@@ -66,7 +66,7 @@ def test_fp16_leaves_large_integers_whole(zoo_model, converted, tmp_path):
 
     from tftrt_tools.models.execution.job import native_copy
 
-    native_copy.write(converted("ranker", "--precision_mode=FP16"), tmp_path / "native")
+    native_copy.write(converted("ranker", "--precision=FP16"), tmp_path / "native")
     inputs = zoo_inputs("ranker", batch=6)["serving_default"]
     inputs["price_cents"][:3] = [2049, 100000, 65535]
     feed = {name: tf.constant(value) for name, value in inputs.items()}
@@ -77,7 +77,7 @@ def test_fp16_leaves_large_integers_whole(zoo_model, converted, tmp_path):
 
 
 def test_the_manifest_says_what_was_done(zoo_model, converted):
-    source, target = zoo_model("ranker"), converted("ranker", "--precision_mode=FP16")
+    source, target = zoo_model("ranker"), converted("ranker", "--precision=FP16")
     said = manifest(target)
     assert said["schema_version"] == 1 and said["kind"] == "conversion"
     assert said["source_digest"] == files.digest(source)
@@ -96,9 +96,7 @@ def test_the_manifest_says_what_was_done(zoo_model, converted):
 
 def test_engine_names_are_unique_within_and_between_models(zoo_model, converted):
     models = describe.describe(
-        converted("ranker", "--precision_mode=FP16"),
-        converted("ranker"),
-        converted("digits_cnn", "--precision_mode=FP16"),
+        converted("ranker", "--precision=FP16"), converted("ranker"), converted("digits_cnn", "--precision=FP16")
     )
     names = [engine.name for model in models for engine in model.engines]
     assert len(set(names)) == len(names)
@@ -107,7 +105,7 @@ def test_engine_names_are_unique_within_and_between_models(zoo_model, converted)
 def test_the_flag_file_repeats_the_conversion(tftrt, zoo_model, tmp_path):
     source, target = zoo_model("ranker"), tmp_path / "out"
     flags = (
-        "--precision_mode=FP16",
+        "--precision=FP16",
         "--minimum_segment_size=4",
         "--signature_keys=user_embedding,item_embedding",
         "--noallow_build_at_runtime",
@@ -159,7 +157,7 @@ def test_settings_reach_every_engine_op(converted):
 
 
 def test_named_nodes_go_to_fp32_engines(tftrt, converted):
-    target = converted("digits_cnn", "--precision_mode=FP16", "--fp32_nodes=.*/(MatMul|Softmax)")
+    target = converted("digits_cnn", "--precision=FP16", "--fp32_nodes=.*/(MatMul|Softmax)")
     engines = describe.describe(target)[0].engines
     assert {engine.precision for engine in engines} == {"FP16", "FP32"}
     high = [engine for engine in engines if engine.precision == "FP32"]
@@ -185,7 +183,7 @@ def test_the_largest_segments_are_kept(converted):
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 def test_keras_files_are_exported_on_the_way(tftrt, tmp_path_factory, tmp_path, suffix):
     model = trained(tmp_path_factory) / f"model{suffix}"
-    done = convert(tftrt, model, tmp_path / "out", "--precision_mode=FP16")
+    done = convert(tftrt, model, tmp_path / "out", "--precision=FP16")
     assert done.returncode == 0, done.stderr
     assert manifest(tmp_path / "out")["source_digest"] == files.digest(model)
     assert describe.describe(tmp_path / "out")[0].engines
@@ -252,7 +250,7 @@ def test_warm_up_requests_and_other_extras_come_along(tftrt, zoo_model, tmp_path
 
 
 def test_a_dry_run_writes_nothing(tftrt, zoo_model, tmp_path):
-    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", "--dry_run", "--json=-", cwd=tmp_path)
+    done = tftrt("convert", f"--model={zoo_model('digits_cnn')}", "--dry_run", "--json=-", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)["engine_count"] >= 1
     assert not list(tmp_path.iterdir())
 
@@ -311,8 +309,8 @@ def test_broken_models_are_one_clear_line(tftrt, zoo_model, tmp_path, case):
 
 FLAGS_REFUSED = {
     "unknown flag": (("--precison_mode=FP16",), "precision_mode"),
-    "INT8": (("--precision_mode=INT8",), "INT8"),
-    "unknown precision": (("--precision_mode=FP8",), "FP8"),
+    "INT8": (("--precision=INT8",), "INT8"),
+    "unknown precision": (("--precision=FP8",), "FP8"),
     "no integer": (("--minimum_segment_size=three",), "minimum_segment_size"),
     "too small": (("--minimum_segment_size=0",), "too small"),
     "workspace": (("--max_workspace_size_bytes=99999999999999999999",), "max_workspace_size_bytes"),
@@ -351,19 +349,13 @@ def test_paths_that_can_never_work(tftrt, zoo_model, tmp_path):
     ):
         assert_clear(convert(tftrt, given, tmp_path / target, cwd=tmp_path), code, says)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "text.keras"]
-    for flags, says in (
-        ((), "--input_saved_model_dir and --output_saved_model_dir are missing"),
-        ((f"--input_saved_model_dir={source}",), "--output_saved_model_dir is missing"),
-    ):
+    for flags, says in (((), "--model and --output are missing"), ((f"--model={source}",), "--output is missing")):
         assert_clear(tftrt("convert", *flags), 2, says)
 
 
 def test_overwrite_replaces_the_model(tftrt, zoo_model, tmp_path):
     assert convert(tftrt, zoo_model("digits_cnn"), tmp_path / "out").returncode == 0
-    assert (
-        convert(tftrt, zoo_model("digits_cnn"), tmp_path / "out", "--precision_mode=FP16", "--overwrite").returncode
-        == 0
-    )
+    assert convert(tftrt, zoo_model("digits_cnn"), tmp_path / "out", "--precision=FP16", "--overwrite").returncode == 0
     assert manifest(tmp_path / "out")["settings"]["precision_mode"] == "FP16"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -378,7 +370,7 @@ def test_a_full_disk_leaves_the_target_as_it_was(tftrt, zoo_model, tmp_path):
         before = files.digest(disk / "out")
         left = shutil.disk_usage(disk).free
         (disk / "ballast").write_bytes(bytes(left - 100_000))
-        done = convert(tftrt, zoo_model("digits_cnn"), disk / "out", "--precision_mode=FP16", "--overwrite")
+        done = convert(tftrt, zoo_model("digits_cnn"), disk / "out", "--precision=FP16", "--overwrite")
         assert_clear(done, 1, "space")
         assert files.digest(disk / "out") == before and sorted(path.name for path in disk.iterdir()) == [
             "ballast",
@@ -398,8 +390,8 @@ def test_an_interrupt_leaves_the_target_as_it_was_and_no_child(zoo_model, conver
         "-m",
         "tftrt_tools",
         "convert",
-        f"--input_saved_model_dir={zoo_model('resnet50')}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
+        f"--model={zoo_model('resnet50')}",
+        f"--output={tmp_path / 'out'}",
         "--overwrite",
     ]
     running = subprocess.Popen(

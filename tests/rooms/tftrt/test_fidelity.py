@@ -354,13 +354,7 @@ def test_engines_come_and_go_and_are_no_loss(pair):
 
 def test_json_of_convert_names_inputs_as_the_signature_does(tftrt, tmp_path):
     source = models.tf1(tmp_path / "in", {"img-input": "x"})
-    done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={source}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--json=-",
-        "--minimum_segment_size=1",
-    )
+    done = tftrt("convert", f"--model={source}", f"--output={tmp_path / 'out'}", "--json=-", "--minimum_segment_size=1")
     assert done.returncode == 0, done.stderr
     assert [spec["name"] for spec in json.loads(done.stdout)["signatures"][0]["inputs"]] == ["img-input"]
     verified = tftrt("verify", source, tmp_path / "out")

@@ -51,7 +51,7 @@ def test_a_model_of_open_sizes_goes_into_one_engine(tmp_path):
 def test_a_request_of_another_size_is_an_error_and_no_wrong_answer(tftrt, tmp_path):
     path, target = model(tmp_path / "m"), tmp_path / "out"
     flags = ["--use_dynamic_shape", "--fix_sizes=x:12x10x3", f"--json={tmp_path / 'j.json'}"]
-    made = tftrt("convert", f"--input_saved_model_dir={path}", f"--output_saved_model_dir={target}", *flags)
+    made = tftrt("convert", f"--model={path}", f"--output={target}", *flags)
     assert made.returncode == 0, made.stdout + made.stderr
     assert "input x takes ?,12,10,3 alone" in made.stdout
     assert "--fix_sizes=x:12x10x3" in (target / "assets.extra/tftrt/convert.flags").read_text()
@@ -111,5 +111,5 @@ def test_inspect_says_what_known_sizes_would_bring(fixed, tftrt, tmp_path):
     told = "2 nodes (Conv2DBackpropInput, ResizeBilinear) would be in engines if their sizes were known: --fix_sizes"
     assert done.returncode == 0 and (told in " ".join(done.stdout.split())) == (not fixed), done.stdout
     flags = ["--use_dynamic_shape", "--dry_run", *([f"--fix_sizes={fixed}"] if fixed else [])]
-    done = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'm'}", *flags)
+    done = tftrt("convert", f"--model={tmp_path / 'm'}", *flags)
     assert done.returncode == 0 and (f"{told} gives inputs one size" in done.stdout) == (not fixed), done.stdout

@@ -26,15 +26,15 @@ from tftrt_tools.tftrt.calibration.job import fitting
 from tftrt_tools.tftrt.conversion.job import int8
 from tftrt_tools.tftrt.conversion.settings import Settings
 
-INT8 = "--precision_mode=INT8"
+INT8 = "--precision=INT8"
 
 
 def convert(source, target, *flags):
-    return run_tftrt("convert", f"--input_saved_model_dir={source}", f"--output_saved_model_dir={target}", INT8, *flags)
+    return run_tftrt("convert", f"--model={source}", f"--output={target}", INT8, *flags)
 
 
 def calibrate(model, target, *flags):
-    return run_tftrt("calibrate", model, f"--output_table={target}", *flags)
+    return run_tftrt("calibrate", model, f"--output={target}", *flags)
 
 
 def ok(done):
@@ -214,12 +214,12 @@ FLAGS_REFUSED = {
     "no data": ((), "INT8 needs ranges"),
     "data and table": (("--calibration_data=x.npz", "--calibration_table=y"), "exclude each other"),
     "data and random": (("--calibration_data=x.npz", "--calibrate_on_random_data"), "exclude each other"),
-    "data with FP16": (("--precision_mode=FP16", "--calibration_data=x.npz"), "--calibration_data has no effect"),
+    "data with FP16": (("--precision=FP16", "--calibration_data=x.npz"), "--calibration_data has no effect"),
     "batch size with FP16": (
-        ("--precision_mode=FP16", "--calibration_batch_size=4"),
+        ("--precision=FP16", "--calibration_batch_size=4"),
         "--calibration_batch_size has no effect",
     ),
-    "method with FP16": (("--precision_mode=FP16", "--calibration_method=max"), "--calibration_method has no effect"),
+    "method with FP16": (("--precision=FP16", "--calibration_method=max"), "--calibration_method has no effect"),
     "percentile without its method": (
         ("--calibration_method=mse", "--calibration_percentile=99"),
         "--calibration_percentile has no effect",
@@ -253,7 +253,7 @@ def test_tensorrts_own_calibration_needs_a_gpu(work, zoo_model, tmp_path):
     done = run_tftrt(
         "calibrate",
         zoo_model("digits_cnn"),
-        f"--output_table={tmp_path}/out.json",
+        f"--output={tmp_path}/out.json",
         f"--calibration_data={work}/training.npz",
         "--calibrator=tensorrt",
         env={"CUDA_VISIBLE_DEVICES": "-1"},
@@ -294,9 +294,7 @@ def test_a_table_of_implicit_mode_becomes_that_of_dynamic_mode(digits_table, wor
 def test_a_table_of_a_converted_model_of_any_precision_is_the_same(digits_table, work, converted):
     ok(
         calibrate(
-            converted("digits_cnn", "--precision_mode=FP16"),
-            work / "fp16.json",
-            f"--calibration_data={work}/training.npz",
+            converted("digits_cnn", "--precision=FP16"), work / "fp16.json", f"--calibration_data={work}/training.npz"
         )
     )
     assert [(one.segment, one.table) for one in file.read(work / "fp16.json").engines] == [
@@ -304,7 +302,7 @@ def test_a_table_of_a_converted_model_of_any_precision_is_the_same(digits_table,
     ]
     refused(
         calibrate(
-            converted("digits_cnn", "--precision_mode=FP16"),
+            converted("digits_cnn", "--precision=FP16"),
             work / "no.json",
             f"--calibration_data={work}/training.npz",
             "--minimum_segment_size=5",
@@ -630,12 +628,8 @@ def test_an_interrupt_amid_the_batches_writes_nothing_and_leaves_no_child(comman
         "    pathlib.Path('reading').touch()\n    time.sleep(120)\n"
     )
     flags = {
-        "convert": [
-            f"--input_saved_model_dir={zoo_model('digits_cnn')}",
-            f"--output_saved_model_dir={tmp_path / 'out'}",
-            INT8,
-        ],
-        "calibrate": [zoo_model("digits_cnn"), f"--output_table={tmp_path / 'out'}"],
+        "convert": [f"--model={zoo_model('digits_cnn')}", f"--output={tmp_path / 'out'}", INT8],
+        "calibrate": [zoo_model("digits_cnn"), f"--output={tmp_path / 'out'}"],
     }[command]
     running = subprocess.Popen(
         [sys.executable, "-m", "tftrt_tools", command, *map(str, flags), "--calibration_data=slow_data:batches"],

@@ -158,7 +158,7 @@ def test_what_the_user_keeps_stays_and_implicit_batch_mode_has_none(tmp_path):
 
 
 def test_convert_says_what_it_wrote(tftrt, tmp_path):
-    done = tftrt("convert", f"--input_saved_model_dir={unet(tmp_path / 'm')}", "--use_dynamic_shape", "--dry_run")
+    done = tftrt("convert", f"--model={unet(tmp_path / 'm')}", "--use_dynamic_shape", "--dry_run")
     assert done.returncode == 0, done.stderr
     for line in (
         "2 transposed convolutions of open sizes written as plain ones and DepthToSpace: TF-TRT takes none with an open batch",

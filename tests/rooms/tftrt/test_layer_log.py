@@ -136,17 +136,13 @@ def test_an_engine_in_which_nothing_computes_is_told():
 
 def test_the_flag_needs_engines_that_are_built(zoo_model, tmp_path):
     for arguments in (
-        (
-            "convert",
-            f"--input_saved_model_dir={zoo_model('digits_cnn')}",
-            f"--output_saved_model_dir={tmp_path / 'out'}",
-        ),
+        ("convert", f"--model={zoo_model('digits_cnn')}", f"--output={tmp_path / 'out'}"),
         ("build", tmp_path, "--strip"),
     ):
-        done = run_tftrt(*arguments, "--layers")
+        done = run_tftrt(*arguments, "--layer_precisions")
         assert (
             done.returncode == 2
-            and "--layers speaks of engines that are built" in done.stderr
+            and "--layer_precisions speaks of engines that are built" in done.stderr
             and "give --shapes" in done.stderr
         )
     assert not list(tmp_path.iterdir())
@@ -154,7 +150,7 @@ def test_the_flag_needs_engines_that_are_built(zoo_model, tmp_path):
 
 def test_a_build_prints_and_keeps_its_layers(converted, capsys):
     """The build itself needs a GPU (test_gpu_engines.py); here its result is put together from a conversion and the recorded log."""
-    manifest = passport.read(converted("digits_cnn", "--precision_mode=FP16"), passport.MANIFEST)
+    manifest = passport.read(converted("digits_cnn", "--precision=FP16"), passport.MANIFEST)
     assert manifest["layers"] == {}
     signature = SignatureResult.from_dict(manifest["signatures"][0])
     engine = dataclasses.replace(signature.engines[0], name=DIGITS_FP16, precision="FP16")

@@ -213,12 +213,7 @@ def test_convert_and_compare_print_the_table_and_keep_it(tftrt, chain, tmp_path)
         tmp_path.iterdir()
     )
     done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={model}",
-        "--output_saved_model_dir=out",
-        "--precision_mode=INT8",
-        f"--calibration_data={data}",
-        cwd=tmp_path,
+        "convert", f"--model={model}", "--output=out", "--precision=INT8", f"--calibration_data={data}", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     kept = file.read(tmp_path / "out")
@@ -229,12 +224,7 @@ def test_convert_and_compare_print_the_table_and_keep_it(tftrt, chain, tmp_path)
     assert Comparison.from_dict(manifest["calibration"]["comparison"]).taken == kept.method
     assert "--calibration_method=auto\n" in (passport.folder(tmp_path / "out") / passport.FLAGS).read_text()
     done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={model}",
-        "--output_saved_model_dir=again",
-        "--precision_mode=INT8",
-        "--calibration_table=out",
-        cwd=tmp_path,
+        "convert", f"--model={model}", "--output=again", "--precision=INT8", "--calibration_table=out", cwd=tmp_path
     )
     assert done.returncode == 0 and file.read(tmp_path / "again").comparison == kept.comparison, done.stderr
 
@@ -243,11 +233,7 @@ def test_compare_is_the_toolkits(tftrt):
     done = tftrt("calibrate", "model", "--calibration_data=x.npz", "--compare", "--calibrator=tensorrt")
     assert done.returncode == errors.EXIT_USAGE and "--compare is for the toolkit's methods" in done.stderr
     done = tftrt("calibrate", "model", "--calibration_data=x.npz")
-    assert (
-        done.returncode == errors.EXIT_USAGE
-        and "--output_table is missing" in done.stderr
-        and "--compare" in done.stderr
-    )
+    assert done.returncode == errors.EXIT_USAGE and "--output is missing" in done.stderr and "--compare" in done.stderr
 
 
 def test_a_calibration_file_of_before_is_read_and_an_edited_one_compares_nothing():
@@ -271,18 +257,13 @@ def test_how_tensorrt_calibrates_needs_no_method():
 @pytest.mark.parametrize(
     ("name", "lines", "more", "method"),
     [
-        ("convert.flags", ["--precision_mode=INT8", "--calibration_data=x.npz"], [], "entropy"),
-        ("convert.flags", ["--precision_mode=int8", "--calibration_data=x.npz"], ["--calibration_method=mse"], "mse"),
-        (
-            "convert.flags",
-            ["--precision_mode=INT8", "--calibration_data=x.npz", "--calibration_method=auto"],
-            [],
-            "auto",
-        ),
-        ("convert.flags", ["--precision_mode=INT8", "--calibration_data=x.npz", "--calibrator=tensorrt"], [], "auto"),
-        ("convert.flags", ["--precision_mode=INT8", "--calibration_table=x.json"], [], "auto"),
-        ("convert.flags", ["--precision_mode=FP16"], [], "auto"),
-        ("mine.flags", ["--precision_mode=INT8", "--calibration_data=x.npz"], [], "auto"),
+        ("convert.flags", ["--precision=INT8", "--calibration_data=x.npz"], [], "entropy"),
+        ("convert.flags", ["--precision=int8", "--calibration_data=x.npz"], ["--calibration_method=mse"], "mse"),
+        ("convert.flags", ["--precision=INT8", "--calibration_data=x.npz", "--calibration_method=auto"], [], "auto"),
+        ("convert.flags", ["--precision=INT8", "--calibration_data=x.npz", "--calibrator=tensorrt"], [], "auto"),
+        ("convert.flags", ["--precision=INT8", "--calibration_table=x.json"], [], "auto"),
+        ("convert.flags", ["--precision=FP16"], [], "auto"),
+        ("mine.flags", ["--precision=INT8", "--calibration_data=x.npz"], [], "auto"),
     ],
 )
 @pytest.mark.parametrize("form", [lambda path: [f"--flagfile={path}"], lambda path: ["--flagfile", str(path)]])
@@ -326,10 +307,10 @@ def engines_levels(model, folder, data, scored, shapes, *flags):
     for method in METHODS:
         done = run_tftrt(
             "convert",
-            f"--input_saved_model_dir={model}",
-            f"--output_saved_model_dir={folder / method.split()[0]}",
+            f"--model={model}",
+            f"--output={folder / method.split()[0]}",
             shapes,
-            "--precision_mode=INT8",
+            "--precision=INT8",
             f"--calibration_data={data}",
             f"--calibration_method={method.split()[0]}",
             *flags,

@@ -94,7 +94,7 @@ def test_a_type_that_tensorrt_lacks_is_named_with_the_cast(dtype, said, tmp_path
         input_signature=[tf.TensorSpec((None, 8), dtype, name="x")],
     )
     path = save(function, tmp_path / "m")
-    done = tftrt("convert", f"--input_saved_model_dir={path}", "--dry_run")
+    done = tftrt("convert", f"--model={path}", "--dry_run")
     assert (
         done.returncode == 3
         and said in done.stderr
@@ -143,7 +143,7 @@ def test_what_was_kept_claims_no_rewrite(tmp_path, tftrt):
         input_signature=[tf.TensorSpec((None, 16, 16, 3), name="p")],
     )
     tf.saved_model.save(module, str(tmp_path / "m"), signatures={"a": module.a, "b": module.b})
-    done = tftrt("convert", f"--input_saved_model_dir={tmp_path / 'm'}", f"--output_saved_model_dir={tmp_path / 'out'}")
+    done = tftrt("convert", f"--model={tmp_path / 'm'}", f"--output={tmp_path / 'out'}")
     assert done.returncode == 0 and "dilations" not in done.stdout, done.stdout
     assert "dilations" not in (tmp_path / "out/assets.extra/tftrt/manifest.json").read_text().replace('"dilations_', "")
 

@@ -77,28 +77,21 @@ SECOND = ".*second_product"
     "flags",
     [
         [f"--keep_native_nodes={SECOND}"],
-        ["--precision_mode=FP16", f"--fp32_nodes={SECOND}", "--minimum_segment_size=1"],
-        ["--precision_mode=INT8", f"--high_precision_nodes={SECOND}", "--calibrate_on_random_data"],
+        ["--precision=FP16", f"--fp32_nodes={SECOND}", "--minimum_segment_size=1"],
+        ["--precision=INT8", f"--high_precision_nodes={SECOND}", "--calibrate_on_random_data"],
     ],
 )
 def test_convert_takes_a_pattern_for_one_signature(flags, two, tftrt, tmp_path):
-    done = tftrt(
-        "convert", f"--input_saved_model_dir={two / 'model'}", f"--output_saved_model_dir={tmp_path / 'out'}", *flags
-    )
+    done = tftrt("convert", f"--model={two / 'model'}", f"--output={tmp_path / 'out'}", *flags)
     assert done.returncode == 0, done.stderr
 
 
 def test_convert_inspect_and_sensitivity_refuse_what_matches_nowhere(two, tftrt, tmp_path):
     model = two / "model"
     for command in (
-        (
-            "convert",
-            f"--input_saved_model_dir={model}",
-            f"--output_saved_model_dir={tmp_path / 'out'}",
-            "--keep_native_nodes=.*third_product",
-        ),
+        ("convert", f"--model={model}", f"--output={tmp_path / 'out'}", "--keep_native_nodes=.*third_product"),
         ("inspect", model, "--keep_native_nodes=.*third_product"),
-        ("sensitivity", model, f"--data={two / 'x.npz'}", "--precision_mode=FP16", "--nodes=.*third_product"),
+        ("sensitivity", model, f"--data={two / 'x.npz'}", "--precision=FP16", "--nodes=.*third_product"),
     ):
         done = tftrt(*command)
         assert_clear(done, 2, "third_product matches no node")
@@ -108,12 +101,7 @@ def test_convert_inspect_and_sensitivity_refuse_what_matches_nowhere(two, tftrt,
 
 def test_sensitivity_looks_at_nodes_of_one_signature(two, tftrt):
     done = tftrt(
-        "sensitivity",
-        two / "model",
-        f"--data={two / 'x.npz'}",
-        "--precision_mode=FP16",
-        f"--nodes={SECOND}",
-        "--json=-",
+        "sensitivity", two / "model", f"--data={two / 'x.npz'}", "--precision=FP16", f"--nodes={SECOND}", "--json=-"
     )
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)["signatures"]

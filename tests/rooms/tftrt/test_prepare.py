@@ -195,7 +195,7 @@ def test_convert_and_inspect_say_what_was_done(grouped, tmp_path):
         "2 grouped convolutions written with zeros between the groups, 0.0196 MB more of weights",
     ]
     seen = run_tftrt("inspect", grouped)
-    done = run_tftrt("convert", f"--input_saved_model_dir={grouped}", f"--output_saved_model_dir={tmp_path / 'out'}")
+    done = run_tftrt("convert", f"--model={grouped}", f"--output={tmp_path / 'out'}")
     manifest = passport.read(tmp_path / "out", passport.MANIFEST)
     assert done.returncode == 0, done.stderr
     for sentence in expected:

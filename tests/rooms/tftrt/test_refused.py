@@ -471,7 +471,7 @@ def test_build_leaves_an_engine_unbuilt_that_has_no_part_worth_an_engine(monkeyp
 def test_build_divides_the_int8_table_of_a_split_engine(monkeypatch, tmp_path):
     model = cropping(tmp_path / "model")
     np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(16, 24, 8)).astype("f4"))
-    flags = ("--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}", "--calibration_method=max")
+    flags = ("--precision=INT8", f"--calibration_data={tmp_path / 'data.npz'}", "--calibration_method=max")
     made = tftrt_convert(model, tmp_path / "made", *flags)
     kept = tftrt_convert(model, tmp_path / "kept", *flags, "--keep_native_nodes=.*strided_slice")
     done = refused_build(monkeypatch, made, tmp_path / "built", Refusals("StridedSlice"), tmp_path, SHAPES)
@@ -484,9 +484,7 @@ def test_build_divides_the_int8_table_of_a_split_engine(monkeypatch, tmp_path):
 def test_build_leaves_an_int8_engine_unbuilt_whose_ranges_no_file_has(monkeypatch, tmp_path):
     model = cropping(tmp_path / "model")
     np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(16, 24, 8)).astype("f4"))
-    made = tftrt_convert(
-        model, tmp_path / "made", "--precision_mode=INT8", f"--calibration_data={tmp_path / 'data.npz'}"
-    )
+    made = tftrt_convert(model, tmp_path / "made", "--precision=INT8", f"--calibration_data={tmp_path / 'data.npz'}")
     (passport.folder(made) / passport.CALIBRATION).unlink()
     with pytest.raises(errors.TftrtError) as raised:
         refused_build(monkeypatch, made, tmp_path / "built", Refusals("StridedSlice"), tmp_path, SHAPES)
@@ -501,7 +499,7 @@ def test_build_keeps_the_int8_tables_of_other_engines(monkeypatch, tmp_path):
         model,
         tmp_path / "made",
         "--minimum_segment_size=1",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_data={tmp_path / 'data.npz'}",
         "--calibration_method=max",
     )

@@ -445,7 +445,7 @@ def test_every_conversion_of_a_model_gives_its_segment_the_same_digests(zoo_mode
     assert one["False"] == other["False"] and one["True"] == one["False"] and len(one["False"][0]) == 1
     # In the SavedModel defaults are dropped and functions have other names.
     saved = saved_model_pb2.SavedModel.FromString(
-        (converted("digits_cnn", "--precision_mode=FP16") / "saved_model.pb").read_bytes()
+        (converted("digits_cnn", "--precision=FP16") / "saved_model.pb").read_bytes()
     )
     graph_def = saved.meta_graphs[0].graph_def
     for names in (False, True):

@@ -49,12 +49,7 @@ def test_a_slice_counts_from_the_beginning_where_the_graph_tells_the_size_and_an
 def test_convert_rewrites_what_an_engine_would_take_wrongly_and_says_so(tftrt, tmp_path):
     path = open_sizes(lambda x: x[:, :-3] * x[:, 3:], tmp_path / "model")
     assert len(prepared(path, use_dynamic_shape=True).preparation.slices) == 1
-    done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={path}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--use_dynamic_shape",
-    )
+    done = tftrt("convert", f"--model={path}", f"--output={tmp_path / 'out'}", "--use_dynamic_shape")
     assert (
         done.returncode == 0
         and "1 slice counted from the beginning" in done.stdout

@@ -76,10 +76,7 @@ def test_what_was_chosen_for_the_user_is_no_flag_of_a_converted_model(refuse, te
 @pytest.mark.parametrize("command", ["convert", "inspect", "calibrate", "sensitivity"])
 def test_commands_refuse_it_before_any_waiting(command, tensorrt_10, tftrt, zoo_model):
     model = zoo_model("digits_cnn")
-    named = {
-        "convert": (f"--input_saved_model_dir={model}", "--output_saved_model_dir=never"),
-        "calibrate": (model, "--output_table=never"),
-    }
+    named = {"convert": (f"--model={model}", "--output=never"), "calibrate": (model, "--output=never")}
     done = tftrt(command, *named.get(command, (model,)), "--nouse_dynamic_shape")
     assert_clear(done, 2, "--nouse_dynamic_shape asks for an implicit batch")
 
@@ -88,7 +85,7 @@ def test_commands_refuse_it_before_any_waiting(command, tensorrt_10, tftrt, zoo_
 def implicit(zoo_model, tftrt, tmp_path_factory):
     """The digits CNN, converted with an implicit batch."""
     out = tmp_path_factory.mktemp("implicit") / "out"
-    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('digits_cnn')}", f"--output_saved_model_dir={out}")
+    done = tftrt("convert", f"--model={zoo_model('digits_cnn')}", f"--output={out}")
     assert done.returncode == 0, done.stderr
     return out
 
@@ -114,7 +111,7 @@ def test_nor_does_tensorrt_calibrate_them(implicit, zoo_model, tensorrt_10, tftr
 
 
 def test_they_can_be_taken_away(implicit, tensorrt_10, tftrt, tmp_path):
-    done = tftrt("build", implicit, "--strip", f"--output_saved_model_dir={tmp_path}/out")
+    done = tftrt("build", implicit, "--strip", f"--output={tmp_path}/out")
     assert done.returncode == 0, done.stderr
 
 
@@ -122,10 +119,5 @@ def test_inspect_and_convert_use_dynamic_shapes(zoo_model, tensorrt_10, tftrt, t
     seen = tftrt("inspect", zoo_model("digits_cnn"))
     assert seen.returncode == 0 and "With FP32, dynamic shapes (Optimal)" in seen.stdout
     assert "TensorRT 10 has no implicit batch mode" in seen.stderr
-    done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={zoo_model('digits_cnn')}",
-        f"--output_saved_model_dir={tmp_path}/out",
-        "--json=-",
-    )
+    done = tftrt("convert", f"--model={zoo_model('digits_cnn')}", f"--output={tmp_path}/out", "--json=-")
     assert done.returncode == 0 and '"use_dynamic_shape": true' in done.stdout

@@ -76,22 +76,14 @@ def test_a_node_that_gives_a_type_without_engines_stays_in_tensorflow(tmp_path, 
         "Shape"
     ] == "TensorRT has no int64, which this node gives to TensorFlow"
     assert passed.engines and all(one.dtype != "int64" for engine in passed.engines for one in engine.outputs)
-    done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={tmp_path / 'm'}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--use_dynamic_shape",
-    )
+    done = tftrt("convert", f"--model={tmp_path / 'm'}", f"--output={tmp_path / 'out'}", "--use_dynamic_shape")
     assert done.returncode == 0, done.stderr
     assert tftrt("verify", tmp_path / "m", tmp_path / "out").returncode == 0
 
 
 def test_convert_names_it(tmp_path, tftrt):
     done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={selecting(tmp_path / 'm')}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--use_dynamic_shape",
+        "convert", f"--model={selecting(tmp_path / 'm')}", f"--output={tmp_path / 'out'}", "--use_dynamic_shape"
     )
     assert (
         done.returncode == 0

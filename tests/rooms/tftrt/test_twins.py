@@ -99,7 +99,7 @@ def test_the_commands_say_it_once_and_labels_are_clear(exported, tftrt, tmp_path
     np.save(tmp_path / "source.npy", models.rows(32))
     np.save(tmp_path / "labels.npy", np.zeros(32, np.int64))
     out, rows = tmp_path / "out", tmp_path / "rows.npz"
-    done = tftrt("convert", f"--input_saved_model_dir={exported}", f"--output_saved_model_dir={out}")
+    done = tftrt("convert", f"--model={exported}", f"--output={out}")
     assert done.returncode == 0 and BOTH in done.stdout, done.stderr
     manifest = passport.read(out, passport.MANIFEST)
     assert [one["twins"] for one in manifest["signatures"]] == [["serve"]] and manifest["engine_count"] == 1

@@ -247,9 +247,9 @@ def test_of_the_keras_layers_the_one_that_did_not_build_on_a_gpu_is_found(name, 
 def test_convert_inspect_and_the_manifest_tell(normalized, tftrt, tmp_path):
     done = tftrt(
         "convert",
-        f"--input_saved_model_dir={normalized}",
-        f"--output_saved_model_dir={tmp_path / 'out'}",
-        "--precision_mode=FP16",
+        f"--model={normalized}",
+        f"--output={tmp_path / 'out'}",
+        "--precision=FP16",
         "--use_dynamic_shape",
         "--keep_native_ops=FusedBatchNormV3",
     )

@@ -79,7 +79,7 @@ def test_a_number_of_engines_that_is_reached_is_named():
 
 def test_convert_says_what_the_other_batch_mode_would_take(zoo_model, tftrt):
     """The encoder's attention is of dynamic shapes."""
-    done = tftrt("convert", f"--input_saved_model_dir={zoo_model('bert_encoder')}", "--dry_run", "--max_engines=1")
+    done = tftrt("convert", f"--model={zoo_model('bert_encoder')}", "--dry_run", "--max_engines=1")
     assert done.returncode == 0, done.stderr
     assert (
         "serving_default: --max_engines=1 is reached: the smallest segments beyond it stay in TensorFlow."

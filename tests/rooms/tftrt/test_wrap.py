@@ -17,7 +17,7 @@ TORCH = "--image_preset=torch"
 
 def wrap(tftrt, model, output, *flags):
     """Run the command. Returns: what it wrote as JSON, or the finished process of an error."""
-    done = tftrt("wrap", model, f"--output_saved_model_dir={output}", "--json=-", *flags)
+    done = tftrt("wrap", model, f"--output={output}", "--json=-", *flags)
     return json.loads(done.stdout) if done.returncode == 0 else done
 
 
@@ -279,13 +279,7 @@ def test_it_is_wrapped_again_but_no_added_signature_is(tftrt, model, tmp_path):
     given = served(tmp_path / "twice", "encoded", image=strings(*map(encoded, pixels)))["classes"]
     np.testing.assert_array_equal(given, served(tmp_path / "twice", "uint8", image=pixels)["scores"].argmax(-1))
     assert_clear(
-        tftrt(
-            "wrap",
-            tmp_path / "once",
-            f"--output_saved_model_dir={tmp_path / 'no'}",
-            "--signature_keys=uint8",
-            "--argmax",
-        ),
+        tftrt("wrap", tmp_path / "once", f"--output={tmp_path / 'no'}", "--signature_keys=uint8", "--argmax"),
         2,
         "signature 'uint8' is one that `tftrt wrap` has added",
     )
@@ -304,7 +298,7 @@ def test_it_is_wrapped_again_but_no_added_signature_is(tftrt, model, tmp_path):
 )
 def test_a_model_that_normalizes_is_not_normalized_twice(tftrt, tmp_path, before, said):
     own = classifier(tmp_path / "own", before=before)
-    done = tftrt("wrap", own, f"--output_saved_model_dir={tmp_path / 'wrapped'}")
+    done = tftrt("wrap", own, f"--output={tmp_path / 'wrapped'}")
     assert done.returncode == 0 and "the model normalizes 'image' itself" in done.stdout, done.stderr
     assert all(part in done.stdout for part in said), done.stdout
     pixels = noise(2, 8, 8, 3)
@@ -313,13 +307,13 @@ def test_a_model_that_normalizes_is_not_normalized_twice(tftrt, tmp_path, before
         served(own, "serving_default", image=pixels.astype(np.float32))["scores"],
         rtol=1e-5,
     )
-    refused = tftrt("wrap", own, f"--output_saved_model_dir={tmp_path / 'no'}", "--image_mean=103.939,116.779,123.68")
+    refused = tftrt("wrap", own, f"--output={tmp_path / 'no'}", "--image_mean=103.939,116.779,123.68")
     assert_clear(refused, 2, "and --image_mean would do it twice")
     assert not (tmp_path / "no").exists()
 
 
 def test_a_model_without_normalization_is_told_so(tftrt, model, tmp_path):
-    done = tftrt("wrap", model, f"--output_saved_model_dir={tmp_path / 'wrapped'}")
+    done = tftrt("wrap", model, f"--output={tmp_path / 'wrapped'}")
     assert "pixels go into the model as 0 to 255" in done.stdout
 
 
@@ -353,10 +347,10 @@ def test_bad_input_is_refused_before_anything_is_written(tftrt, model, zoo_model
         ((model, "--picture_input=x"), "--picture_input=x is no input that takes pictures"),
         ((model, "--image_error_limit=3"), "--image_error_limit is about files that a command reads"),
     ):
-        done = tftrt("wrap", *flags, f"--output_saved_model_dir={tmp_path / 'output'}")
+        done = tftrt("wrap", *flags, f"--output={tmp_path / 'output'}")
         assert_clear(done, 2, says)
         assert not (tmp_path / "output").exists()
-    assert_clear(tftrt("wrap", model), 2, "--output_saved_model_dir is missing")
+    assert_clear(tftrt("wrap", model), 2, "--output is missing")
 
 
 def test_a_conversion_leaves_decoding_outside_and_takes_the_normalization_in(tftrt, zoo_model, tmp_path):
@@ -374,9 +368,9 @@ def test_a_conversion_leaves_decoding_outside_and_takes_the_normalization_in(tft
     assert len(said["signatures"]) == 2
     done = tftrt(
         "convert",
-        f"--input_saved_model_dir={tmp_path / 'wrapped'}",
-        f"--output_saved_model_dir={tmp_path / 'converted'}",
-        "--precision_mode=FP16",
+        f"--model={tmp_path / 'wrapped'}",
+        f"--output={tmp_path / 'converted'}",
+        "--precision=FP16",
         "--json=-",
     )
     converted = {one["name"]: one for one in json.loads(done.stdout)["signatures"]}

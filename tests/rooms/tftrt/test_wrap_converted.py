@@ -15,10 +15,7 @@ def folder(tftrt, zoo_model, tmp_path_factory):
     """A converted model, and photos."""
     folder = tmp_path_factory.mktemp("converted")
     done = tftrt(
-        "convert",
-        f"--input_saved_model_dir={zoo_model('digits_cnn')}",
-        f"--output_saved_model_dir={folder / 'converted'}",
-        "--precision_mode=FP16",
+        "convert", f"--model={zoo_model('digits_cnn')}", f"--output={folder / 'converted'}", "--precision=FP16"
     )
     assert done.returncode == 0, done.stderr
     (folder / "photos").mkdir()
@@ -30,12 +27,7 @@ def folder(tftrt, zoo_model, tmp_path_factory):
 @pytest.mark.parametrize("flags, names", [((), ["uint8", "encoded"]), (("--as_default",), ["serving_default"])])
 def test_it_is_whole_verified_and_published(tftrt, zoo_model, folder, tmp_path, flags, names):
     done = tftrt(
-        "wrap",
-        folder / "converted",
-        f"--output_saved_model_dir={tmp_path / 'wrapped'}",
-        "--image_scale=1/255",
-        "--top_k=2",
-        *flags,
+        "wrap", folder / "converted", f"--output={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2", *flags
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(tftrt("inspect", tmp_path / "wrapped", "--json=-").stdout)
@@ -64,7 +56,7 @@ def test_built_engines_stay(tftrt, folder, tmp_path):
     asset.parent.mkdir(exist_ok=True)
     asset.write_bytes(np.random.default_rng(0).bytes(1000))
     try:
-        assert tftrt("wrap", folder / "converted", f"--output_saved_model_dir={tmp_path / 'wrapped'}").returncode == 0
+        assert tftrt("wrap", folder / "converted", f"--output={tmp_path / 'wrapped'}").returncode == 0
         assert (tmp_path / "wrapped/assets" / asset.name).read_bytes() == asset.read_bytes()
     finally:
         asset.unlink()

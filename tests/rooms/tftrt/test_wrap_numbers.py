@@ -12,7 +12,7 @@ from tests.zoo import zoo_inputs
 
 
 def wrap(tftrt, model, output, *flags):
-    done = tftrt("wrap", model, f"--output_saved_model_dir={output}", "--json=-", *flags)
+    done = tftrt("wrap", model, f"--output={output}", "--json=-", *flags)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["signatures"]
 
@@ -88,7 +88,7 @@ def test_a_type_that_does_not_fit_is_refused(tftrt, embedding, zoo_model, tmp_pa
         (("--output_types=x:float16",), "--output_types: no output 'x'"),
         (("--argmax", "--scores_output=mean"), "needs an output with a float for each"),
     ):
-        assert_clear(tftrt("wrap", embedding, f"--output_saved_model_dir={tmp_path / 'output'}", *flags), 2, says)
+        assert_clear(tftrt("wrap", embedding, f"--output={tmp_path / 'output'}", *flags), 2, says)
         assert not (tmp_path / "output").exists()
 
 

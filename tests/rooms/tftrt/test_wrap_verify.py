@@ -44,7 +44,7 @@ def verified(tftrt, folder, wrapped, *flags):
     ],
 )
 def test_files_and_pixels_are_answered_like_a_clients_floats(tftrt, folder, tmp_path, flags):
-    assert tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", *flags).returncode == 0
+    assert tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}", *flags).returncode == 0
     said, code = verified(tftrt, folder, tmp_path / "wrapped", f"--data={folder / 'photos'}")
     assert (code, said["passed"], said["problems"]) == (0, True, [])
     names = {name.partition("/")[0] for name in said["bounds"]}
@@ -64,7 +64,7 @@ def test_files_and_pixels_are_answered_like_a_clients_floats(tftrt, folder, tmp_
 
 
 def test_without_data_pictures_are_drawn(tftrt, folder, tmp_path):
-    tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}")
+    tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}")
     said, code = verified(tftrt, folder, tmp_path / "wrapped")
     assert code == 0 and set(said["sources"].values()) == {"random"} and said["samples"]["encoded"] == 4
 
@@ -83,7 +83,7 @@ def test_what_was_drawn_is_not_called_data_and_the_evidence_is_that_of_the_file(
     module.g = tf.function(lambda ids: {"y": tf.gather(module.words, tf.cast(ids, tf.int32))}, input_signature=both[1:])
     tf.saved_model.save(module, str(tmp_path / "m"), signatures={"serving_default": module.f, "words": module.g})
     wrapped = tmp_path / "wrapped"
-    assert tftrt("wrap", tmp_path / "m", f"--output_saved_model_dir={wrapped}").returncode == 0
+    assert tftrt("wrap", tmp_path / "m", f"--output={wrapped}").returncode == 0
     done = tftrt("verify", tmp_path / "m", wrapped, f"--data={folder / 'photos'}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ids of encoded was filled with random values: the data is pictures alone" in done.stdout
@@ -105,7 +105,7 @@ def test_what_was_drawn_is_not_called_data_and_the_evidence_is_that_of_the_file(
 
 
 def test_a_wrong_normalization_fails(tftrt, folder, tmp_path):
-    tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_preset=torch")
+    tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}", "--image_preset=torch")
     record = tmp_path / "wrapped/assets.extra/tftrt_wrapped.json"
     text = record.read_text()
     record.write_text(text.replace("0.485", "0.45"))
@@ -116,7 +116,7 @@ def test_a_wrong_normalization_fails(tftrt, folder, tmp_path):
 
 
 def test_what_cannot_be_compared_is_refused(tftrt, folder, tmp_path):
-    tftrt("wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}")
+    tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}")
     np.savez(tmp_path / "rows.npz", image=noise(2, 8, 8, 3))
     for flags, says in (
         (f"--data={tmp_path / 'rows.npz'}", "is arrays, and signatures of pictures were added"),
@@ -215,9 +215,7 @@ def labelled(folder):
 )
 def test_accuracy_against_labels_is_told_of_both_sides(tftrt, folder, labelled, tmp_path, flags, labels, top5):
     flags = [one.format(folder=folder) for one in flags]
-    done = tftrt(
-        "wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", *flags
-    )
+    done = tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}", "--image_scale=1/255", *flags)
     assert done.returncode == 0, done.stderr
     said, code = verified(
         tftrt,
@@ -243,9 +241,7 @@ def test_accuracy_against_labels_is_told_of_both_sides(tftrt, folder, labelled, 
 
 
 def test_a_wrapped_model_that_is_less_accurate_than_asked_fails(tftrt, folder, labelled, tmp_path):
-    tftrt(
-        "wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", "--argmax"
-    )
+    tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}", "--image_scale=1/255", "--argmax")
     flags = (f"--data={folder / 'photos'}", f"--labels={folder / 'labels.npy'}")
     said, code = verified(
         tftrt, folder, tmp_path / "wrapped", *flags, "--thresholds=labels:top1>=0.9", "--signature_keys=encoded"
@@ -269,9 +265,7 @@ def test_a_wrapped_model_that_is_less_accurate_than_asked_fails(tftrt, folder, l
 def test_labels_of_pictures_that_do_not_decode_are_left_out(tftrt, folder, labelled, tmp_path):
     shutil.copytree(folder / "photos", tmp_path / "photos")
     (tmp_path / "photos/0.png").write_bytes(b"no picture")
-    tftrt(
-        "wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2"
-    )
+    tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2")
     said, code = verified(
         tftrt,
         folder,
@@ -304,9 +298,7 @@ def test_labels_of_pictures_that_do_not_decode_are_left_out(tftrt, folder, label
 def test_labels_that_do_not_go_with_a_wrapped_model(tftrt, folder, labelled, tmp_path, flags, says):
     np.save(folder / "short.npy", labelled[:3])
     np.save(folder / "floats.npy", np.random.default_rng(0).random((9, 10)))
-    tftrt(
-        "wrap", folder / "model", f"--output_saved_model_dir={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2"
-    )
+    tftrt("wrap", folder / "model", f"--output={tmp_path / 'wrapped'}", "--image_scale=1/255", "--top_k=2")
     done = tftrt(
         "verify",
         folder / "model",
@@ -325,7 +317,7 @@ def test_labels_of_arrays_that_a_signature_takes_in_another_type(tftrt, folder, 
     done = tftrt(
         "wrap",
         folder / "model",
-        f"--output_saved_model_dir={tmp_path / 'wrapped'}",
+        f"--output={tmp_path / 'wrapped'}",
         "--forms=same",
         "--input_types=float16",
         "--argmax",

@@ -8,14 +8,14 @@ from tftrt_tools.base.logs.known import loading, versions
 LABELS_FLAG = "allow_version_labels_for_unavailable_models"
 LABELS_MEND = f"add --{LABELS_FLAG}"
 _ENGINE_OPS = ("TRTEngineOp", "CreateTRTResourceHandle", "InitializeTRTResource", "GetCalibrationDataOp")
-_ELSEWHERE = "serve the original model here, or use --backend=local, which runs engine ops as TensorFlow ops"
+_ELSEWHERE = "serve the original model here, or use --launch=local, which runs engine ops as TensorFlow ops"
 # What else a message may say, each with its mend.
 _MENDS = (
     (
         re.compile(r"[Cc]ould not find meta ?graph"),
         "start the server with the model's own tags: --saved_model_tags=…; `tftrt inspect` on the version directory shows them",
     ),
-    (re.compile(r"allowed_batch_sizes"), "fix the batching parameters: `tftrt configure --check` says where"),
+    (re.compile(r"allowed_batch_sizes"), "fix the batching parameters: `tftrt configure --check_files` says where"),
     (
         re.compile(
             r"(?i)Could not find SavedModel|data[ _]loss|checkpoint|variables|read less bytes|(can't|cannot|failed to) parse"

@@ -108,7 +108,9 @@ def _capabilities(facts: Facts) -> tuple[Capability, ...]:
 
 
 # Commands that only send requests to a server or read files.
-_WITHOUT_TENSORFLOW = "bench, regress --server, versions, promote, rollback, history, log, configure, cache, and serve with the real server"
+_WITHOUT_TENSORFLOW = (
+    "bench, regress --address, versions, promote, rollback, history, log, configure, cache, serve with the real server"
+)
 
 
 def _notes(facts: Facts) -> Iterator[str]:

@@ -69,16 +69,16 @@ def image(reference: str) -> Image:
         return dataclasses.replace(own, name=reference)
     repository, _, tag = name.partition(":")
     if repository == OWN:
-        raise errors.UsageError(f"--target={reference}: serving/Dockerfile makes no image with this tag", _KNOWN)
+        raise errors.UsageError(f"--server_image={reference}: serving/Dockerfile makes no image with this tag", _KNOWN)
     if repository != STOCK:
-        raise errors.UsageError(f"--target={reference}: nothing is known of this image", _KNOWN)
+        raise errors.UsageError(f"--server_image={reference}: nothing is known of this image", _KNOWN)
     match = _TAG.fullmatch(tag)
     if match is None:
         what = f"the tag {tag!r}" if tag else "it"
-        raise errors.UsageError(f"--target={reference}: {what} does not name a release", _KNOWN)
+        raise errors.UsageError(f"--server_image={reference}: {what} does not name a release", _KNOWN)
     minor, gpu = (int(match[1]), int(match[2])), bool(match[4])
     if minor not in _TENSORRT:
-        raise errors.UsageError(f"--target={reference}: nothing is known of that release", _KNOWN)
+        raise errors.UsageError(f"--server_image={reference}: nothing is known of that release", _KNOWN)
     return Image(
         name=reference,
         tensorflow=".".join(match.groups()[:3]),

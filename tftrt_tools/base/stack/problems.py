@@ -91,7 +91,9 @@ def in_builder(facts: Facts) -> Problem | None:
 def _in_import(facts: Facts) -> Problem | None:
     name, answers = _tensorflow(facts).name, facts.asked
     if facts.died == "SIGKILL":
-        return Problem(f"{answers.get('step') or 'starting Python'} did not end in time", "tftrt doctor --timeout=120")
+        return Problem(
+            f"{answers.get('step') or 'starting Python'} did not end in time", "tftrt doctor --timeout_seconds=120"
+        )
     if facts.died == "SIGILL":
         return Problem(
             f"{name} uses instructions that this processor lacks (AVX)", "use a machine whose processor has AVX"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tftrt_tools.studies.batching.turns import Side, Turns
 
 _RESULT, _PLOT = "batching.json", "batching.png"
-_OWN = ("backend", "image", "max_trials", "max_minutes", "work_dir")
+_OWN = ("launch", "server_image", "max_trials", "max_minutes", "work_dir")
 # Flags of a running server, of other loads, and of files that a single benchmark has.
 _FOREIGN = (
     "model_name",
@@ -63,13 +63,13 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_enum(
-        "backend",
+        "launch",
         "local",
         ["auto", "binary", "docker", "local"],
         "with --tune_batching: what serves, as in `tftrt serve`",
         **text,
     )
-    flags.DEFINE_string("image", "", "with --tune_batching: image of --backend=docker", **text)
+    flags.DEFINE_string("server_image", "", "with --tune_batching: image of --launch=docker", **text)
     flags.DEFINE_integer("max_trials", 20, "with --tune_batching: trials, at most", lower_bound=1, **text)
     flags.DEFINE_float(
         "max_minutes",
@@ -204,8 +204,8 @@ def _options(values: flags.FlagValues, positional: list[str]) -> Options:
     folder = values.work_dir or f"batching-{name.parent.name if name.name.isdecimal() else name.name}"
     return Options(
         model=values.tune_batching,
-        backend=values.backend,
-        image=values.image,
+        backend=values.launch,
+        image=values.server_image,
         load=load,
         budget=Budget(values.max_trials, values.max_minutes),
         work_dir=pathlib.Path(folder),

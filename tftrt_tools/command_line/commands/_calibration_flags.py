@@ -21,6 +21,8 @@ _OF_PRESETS = ("image_scale", "image_mean", "image_std", "image_channels")
 
 # Names of the flags of `define_method`.
 METHOD = ("calibration_method", "calibration_percentile")
+# Flags of random inputs.
+OF_RANDOM = ("ranges", "seed")
 
 
 def define(values: flags.FlagValues) -> None:
@@ -50,13 +52,13 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_string(
-        "calibration_ranges",
+        "ranges",
         default.ranges,
         "ranges of random inputs, INPUT:LOW:HIGH;…; by default what the "
         "graph tells, else floats are standard normal and integers 0 or 1",
         **text,
     )
-    flags.DEFINE_integer("calibration_seed", default.seed, "seed of random inputs", lower_bound=0, **text)
+    flags.DEFINE_integer("seed", default.seed, "seed of random inputs", lower_bound=0, **text)
     define_images(values)
 
 
@@ -118,9 +120,10 @@ def names() -> list[str]:
     return list(known)
 
 
-def given(values: flags.FlagValues) -> list[str]:
-    """Names of these flags that the user gave; without those of pictures if --data takes them."""
-    known = names()
+def given(values: flags.FlagValues, compares: bool = False) -> list[str]:
+    """Names of these flags that the user gave; without those of pictures if --data takes them. Args: compares: whether the command compares
+    on random inputs, too: then --ranges and --seed are not of the calibration alone."""
+    known = [name for name in names() if not (compares and name in OF_RANDOM)]
     if "data_rows" in values:
         images = flags.FlagValues()
         define_images(images)
@@ -128,20 +131,21 @@ def given(values: flags.FlagValues) -> list[str]:
     return [name for name in known if name in values and values[name].present]
 
 
-def read(values: flags.FlagValues) -> DataOptions:
-    """DataOptions from the flags, with the text of --shapes if the command has it.
+def read(values: flags.FlagValues, compares: bool = False) -> DataOptions:
+    """DataOptions from the flags, with the text of --shapes if the command has it. Args: compares: as for `given`.
 
     Raises: UsageError, also if neither --calibration_data nor --calibrate_on_random_data is given.
     """
+    is_random = values.calibrate_on_random_data
     return options_module.checked(
         DataOptions(
             source=values.calibration_data or "",
             batch_size=values.calibration_batch_size,
             batches=values.num_calibration_batches,
-            seed=values.calibration_seed,
-            random=values.calibrate_on_random_data,
+            seed=values.seed if is_random or not compares else 0,
+            random=is_random,
             shapes=(values.shapes or "") if "shapes" in values else "",
-            ranges=values.calibration_ranges or "",
+            ranges=(values.ranges or "") if is_random or not compares else "",
             **images(values),
         )
     )

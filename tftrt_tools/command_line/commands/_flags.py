@@ -15,7 +15,8 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.commands import _help, _places, _topics
+from tftrt_tools.base.process import progress
+from tftrt_tools.command_line.commands import _help, _older, _places, _topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,39 +26,31 @@ if TYPE_CHECKING:
 class _Defining(Protocol):
     """The module of a command."""
 
+    __name__: str
+
     def define(self, values: flags.FlagValues) -> None:
         """Define its flags."""
 
 
-# Older names of --signature_keys in some commands.
-_OLD_SIGNATURE_KEYS = ("signature_name", "signature_key")
 # Commands have different names for these: {a name of another command: (the name here, what it is)}.
-_MEANT = {
-    "data": ("calibration_data", "names inputs"),
-    "calibration_data": ("data", "names inputs"),
-    "goal": ("accuracy", "says what has to be kept"),
-    "accuracy": ("goal", "says what has to be kept"),
-    "output": ("output_saved_model_dir", "names what is made"),
-    "output_saved_model_dir": ("output", "names what is made"),
-}
+_MEANT = {"data": ("calibration_data", "names inputs"), "calibration_data": ("data", "names inputs")}
 
 
 def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.FlagValues | None, list[str] | None]:
     """Parse `argv` with the flags of module `command`; file:// becomes a path, and its ARGUMENTS are names of flags that may be given by
     place. Checks, before the work, that no path is of another machine (_places), that the files named by --json and by the command's
-    OUTPUTS (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads; where it reads its
-    --log_file, that is in its READS.
+    OUTPUTS (names of flags) can be made, and that none of them, nor --log_file, is one that the command reads.
 
     Returns: (FlagValues, positional arguments), or (None, None) after printing the help.
 
     Raises: UsageError for unknown flags, values that a flag refuses, and paths where no file can be made.
     """
-    values = _defined(command)
-    for old in _OLD_SIGNATURE_KEYS if "signature_keys" in values else ():
-        values[old] = values["signature_keys"]  # --help and files of flags skip a name that is not the flag's own
+    values = _defined(name, command)
     argv = _places.with_local_flagfile(argv)
     try:
         positional = values([name, *getattr(command, "older_flags", list)(argv)])[1:]
+        if older := _older.note(name, values, argv):
+            progress.note(f"note: {older}")
     except flags.UnrecognizedFlagError as error:
         meant, what = _MEANT.get(error.flagname, ("", ""))
         hint = f"--{meant} {what} here; " if meant in values else ""
@@ -66,34 +59,36 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         raise errors.UsageError(
             _refused(" ".join(str(error).split())), f"`tftrt {name} --help` lists the flags"
         ) from None
-    for flag in values:
+    for flag in _help.shown(values):
         if isinstance(values[flag].value, float) and math.isnan(values[flag].value):
             raise errors.UsageError(f"--{flag}=nan is no number", f"`tftrt {name} --help` says what it takes")
     if values.help:
         print(_help.text(name, command, values))
         return None, None
-    positional = _named_by_place(name, values, getattr(command, "ARGUMENTS", ()), positional)
+    positional = _named_by_place(name, values, _help.places(command), positional)
     _places.make_local(values, positional, getattr(command, "URLS", ()))
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
-    written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}.difference(getattr(command, "READS", ()))
+    written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}
     _check_unread(values, positional, sorted(written.intersection(values)))
     return values, positional
 
 
 def defaults(command: _Defining) -> flags.FlagValues:
     """The flags of a command as they are when the user gives none."""
-    values = _defined(command)
+    values = _defined(command.__name__.rpartition(".")[2], command)
     values.mark_as_parsed()
     return values
 
 
-def _defined(command: _Defining) -> flags.FlagValues:
+def _defined(name: str, command: _Defining) -> flags.FlagValues:
     values = flags.FlagValues()
     values.set_gnu_getopt(True)
     flags.DEFINE_boolean("help", False, "print this help", short_name="h", flag_values=values)
     flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
     command.define(values)
+    for old, new in _older.names(name, values).items():
+        values[old] = values[new]  # --help and files of flags skip a name that is not the flag's own
     return values
 
 
@@ -117,8 +112,9 @@ def check_needed(name: str, command: ModuleType, values: flags.FlagValues, posit
     if any(flag in values and values[flag].value for flag in ("check", "dry_run")):
         return
     if not getattr(command, "NAMES_WHAT_IS_MISSING", False) and _topics.needed(name):
-        places = () if hasattr(command, "ARGUMENTS") else _places_of(name, command)[len(positional) :]
-        require(name, values, _topics.needed(name), places, least=2)
+        by_place = _help.places(command)
+        places = () if by_place else _places_of(name, command)[len(positional) :]
+        require(name, values, _topics.needed(name), places, by_place, least=2)
 
 
 def _places_of(name: str, command: ModuleType) -> list[str]:
@@ -128,10 +124,17 @@ def _places_of(name: str, command: ModuleType) -> list[str]:
 
 
 def require(
-    name: str, values: flags.FlagValues, names: Sequence[str], places: Sequence[str] = (), least: int = 1
+    name: str,
+    values: flags.FlagValues,
+    names: Sequence[str],
+    places: Sequence[str] = (),
+    by_place: Sequence[str] = (),
+    least: int = 1,
 ) -> None:
-    """Raise UsageError where `least` or more are missing: of these flags of command `name`, with arguments by place that are."""
-    missing = [*places, *(f"--{flag}" for flag in names if values[flag].value in (None, "", []))]
+    """Raise UsageError where `least` or more are missing: of these flags of command `name`, with arguments by place that are. Args:
+    by_place: those of the flags that are given by place."""
+    absent = [flag for flag in names if values[flag].value in (None, "", [])]
+    missing = [*places, *(flag.upper() if flag in by_place else f"--{flag}" for flag in absent)]
     if len(missing) < least:
         return
     what = f"{', '.join(missing[:-1])} and {missing[-1]} are" if missing[1:] else f"{missing[0]} is"
@@ -141,7 +144,7 @@ def require(
 def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:
     """Refuse to write a result over a file that is an argument or the value of another flag. Raises: UsageError."""
     given = [*positional]
-    for flag in set(values).difference(written):
+    for flag in set(_help.shown(values)).difference(written):
         value = values[flag].value
         given += value if isinstance(value, list) else [value]
     there = [one for one in given if isinstance(one, str) and os.path.isfile(one)]

@@ -57,7 +57,7 @@ def side_by_side() -> tuple[str, ...]:
 
 
 def define(values: flags.FlagValues) -> None:
-    """Define --on, --gpu_types and --place_seconds on `values`."""
+    """Define --on, --gpu_types and --wait_seconds on `values`."""
     text = dict(flag_values=values)
     flags.DEFINE_string(
         "on",
@@ -74,7 +74,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_float(
-        "place_seconds",
+        "wait_seconds",
         place.SECONDS,
         "with --on=ray://…: how long to wait for a kind of GPU that the cluster does not have yet",
         lower_bound=0.0,

@@ -11,6 +11,7 @@ from absl import flags
 from tftrt_tools.command_line.commands import _topics
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from types import ModuleType
 
 _INDENT, _WIDTH, _NAME = 30, 110, 26
@@ -19,13 +20,21 @@ _REPEAT = re.compile(r";\s*repeat this option to specify a list of values$")
 _CHOICES = re.compile(r"^<([^<>]+)>: (?s:(.*))$")
 
 
+def places(command: object) -> tuple[str, ...]:
+    """The names of the flags of a command (its module) that are given by place."""
+    found: tuple[str, ...] = getattr(command, "ARGUMENTS", ())
+    return found
+
+
 def shown(values: flags.FlagValues) -> list[str]:
     """The names of the flags that a help lists: an older name of a flag is no flag of its own."""
     return [name for name in sorted(values) if values[name].name == name]
 
 
-def form(flag: flags.Flag) -> str:
-    """How it is written: --[no]name, --name=a|b, --name."""
+def form(flag: flags.Flag, by_place: Collection[str] = ()) -> str:
+    """How it is written: --[no]name, --name=a|b, --name; NAME. Args: by_place: names of the flags that are given by place."""
+    if flag.name in by_place:
+        return str(flag.name).upper()
     if flag.boolean:
         return f"--[no]{flag.name}"
     few = choices(flag)
@@ -63,13 +72,13 @@ def text(name: str, command: ModuleType, values: flags.FlagValues) -> str:
     for heading, names in _topics.grouped(name, shown(values)).items():
         lines += ["", f"{heading}:"]
         for one in names:
-            lines += _entry(values[one])
+            lines += _entry(values[one], places(command))
     lines += ["", "--flagfile=FILE reads flags from a file, one a line."]
     return "\n".join(lines)
 
 
-def _entry(flag: flags.Flag) -> list[str]:
-    how, what = form(flag), words(flag)
+def _entry(flag: flags.Flag, by_place: Collection[str]) -> list[str]:
+    how, what = form(flag, by_place), words(flag)
     if given := default(flag):
         what += f" [{given}]"
     indent = " " * _INDENT

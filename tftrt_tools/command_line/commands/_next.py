@@ -9,6 +9,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from tftrt_tools.base import records
 from tftrt_tools.command_line.commands import _calibration_flags, _calling, _flags, _output
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel import passport
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from absl import flags
 
-_OUTPUT = "--output_saved_model_dir="
 # Flags that say how a model is read: the next command needs them too.
 _SOURCE = ("allow_unsafe_deserialization", "custom_objects", "inputs", "op_library", "outputs")
 
@@ -81,12 +81,12 @@ def convert(
 
     Args: settings: repeat the given flags that decide a conversion. without: flags to leave out.
     """
-    names = sorted({*_SOURCE, *(_conversion_flags() if settings else ())} - {"precision_mode", *without})
+    names = sorted({*_SOURCE, *(_conversion_flags() if settings else ())} - {"precision", *without})
     return [
         "convert",
-        f"--input_saved_model_dir={model}",
-        f"{_OUTPUT}{sibling(model, precision.lower())}",
-        f"--precision_mode={precision}",
+        model,
+        sibling(model, precision.lower()),
+        f"--precision={precision}",
         *given(values, names),
         *words,
     ]
@@ -94,7 +94,7 @@ def convert(
 
 def output_of(conversion: Sequence[str]) -> str:
     """The folder that the words of `convert` name."""
-    return next(word for word in conversion if word.startswith(_OUTPUT)).removeprefix(_OUTPUT)
+    return conversion[2]
 
 
 def verify(values: flags.FlagValues, original: str, converted: str, *words: str) -> list[str]:
@@ -130,4 +130,4 @@ def original(converted: str) -> str:
 
 def _conversion_flags() -> set[str]:
     """Names of the flags that decide the result of a conversion."""
-    return {*_calibration_flags.names(), *(field.name for field in dataclasses.fields(Settings))}
+    return {*_calibration_flags.names(), *map(records.flag, dataclasses.fields(Settings))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors, terminal
-from tftrt_tools.command_line.commands import _output
+from tftrt_tools.command_line.commands import _help, _output
 from tftrt_tools.models.savedmodel.inspection import bytes_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LENGTH = 120
 
 def check_flags(values: flags.FlagValues, kind: Kind, model: str) -> None:
     """Refuse flags about a conversion. Raises: UsageError."""
-    for name in values:
+    for name in _help.shown(values):
         if values[name].present and values[name].name not in _FLAGS:
             why, _ = kind.unconverted or ("", "")
             raise errors.UsageError(

@@ -47,7 +47,7 @@ def compared(console: Console, done: ProfileComparison, most: int) -> None:
         listed = compared_rows.layers(engines)
         console.print(_output.table(None, compared_rows.LAYERS, listed[:most]))
         if len(listed) > most:
-            _say(console, f"  and {terminal.counted(len(listed) - most, 'row')} more (--rows)")
+            _say(console, f"  and {terminal.counted(len(listed) - most, 'row')} more (--top)")
         for line in compared_rows.remarks(engines):
             _say(console, line)
     for note in done.notes:
@@ -150,7 +150,7 @@ def _ops(console: Console, call: CallProfile, most: int) -> None:
             _say(
                 console,
                 f"  and {terminal.counted(len(left), 'op')} more: GPU {rows.ms(sum(one.gpu_seconds for one in left))} ms, host "
-                f"{rows.ms(sum(one.host_seconds for one in left))} ms (--rows)",
+                f"{rows.ms(sum(one.host_seconds for one in left))} ms (--top)",
             )
 
 
@@ -163,7 +163,7 @@ def _engine(console: Console, engine: EngineProfile, most: int) -> None:
     listed = engine_rows.layers(engine)
     console.print(_output.table(None, engine_rows.COLUMNS, listed[:most]))
     if len(listed) > most:
-        _say(console, f"  and {terminal.counted(len(listed) - most, 'layer')} more (--rows)")
+        _say(console, f"  and {terminal.counted(len(listed) - most, 'layer')} more (--top)")
     if engine.fusion and engine.fusion.split:
         console.print(
             _output.table(

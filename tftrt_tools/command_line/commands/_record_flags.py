@@ -24,7 +24,7 @@ def _fields(kind: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 def names(kind: type[records.Record]) -> tuple[str, ...]:
     """Names of the record's flags."""
-    return tuple(one.name for one in _fields(kind) if one.metadata.get(records.HELP))
+    return tuple(records.flag(one) for one in _fields(kind) if one.metadata.get(records.HELP))
 
 
 def define(values: flags.FlagValues, kind: type[records.Record], only: Collection[str] | None = None) -> None:
@@ -32,14 +32,14 @@ def define(values: flags.FlagValues, kind: type[records.Record], only: Collectio
     None for all."""
     hints = typing.get_type_hints(kind)
     for field in _fields(kind):
-        text = field.metadata.get(records.HELP)
-        if text and field.name not in values and (only is None or field.name in only):
+        text, name = field.metadata.get(records.HELP), records.flag(field)
+        if text and name not in values and (only is None or name in only):
             _define(values, field, hints[field.name], text)
-            setattr(values[field.name], _DEFAULT, field.default)
+            setattr(values[name], _DEFAULT, field.default)
 
 
 def _define(values: flags.FlagValues, field: dataclasses.Field[Any], hint: Any, text: str) -> None:
-    name, default, kinds = field.name, field.default, _kinds(hint)
+    name, default, kinds = records.flag(field), field.default, _kinds(hint)
     if tuple in kinds:
         make = flags.DEFINE_multi_string if field.metadata.get(records.REPEATED) else flags.DEFINE_list
         make(name, list(typing.cast("tuple[str, ...]", default)), text, flag_values=values)
@@ -64,8 +64,9 @@ def read(values: flags.FlagValues, kind: type[Kind]) -> Kind:
     was defined for, which may be another one."""
     given: dict[str, Any] = {}
     for one in _fields(kind):
-        if one.name in values and not _untouched(values[one.name]):
-            value = values[one.name].value
+        name = records.flag(one)
+        if name in values and not _untouched(values[name]):
+            value = values[name].value
             given[one.name] = tuple(filter(None, value)) if isinstance(value, list) else value
     return kind(**given)
 
@@ -78,4 +79,4 @@ def _untouched(flag: flags.Flag) -> bool:
 
 def given(values: flags.FlagValues) -> list[str]:
     """Names of the flags that the user gave, in the order of `values`."""
-    return [values[name].name for name in values if values[name].present]
+    return [name for name in values if values[name].present and values[name].name == name]

@@ -10,7 +10,7 @@ from absl import flags
 
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _data_flags, _output, _places, _source_flags
+from tftrt_tools.command_line.commands import _data_flags, _help, _output, _places, _source_flags
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.sources import kinds
 
@@ -31,7 +31,7 @@ _SHARED = (
     "seed",
     "distinct",
     "concurrency",
-    "timeout",
+    "timeout_seconds",
     "require_no_errors",
     "allow_unsafe_deserialization",
     "custom_objects",
@@ -142,7 +142,7 @@ def result(values: flags.FlagValues, paths: Sequence[str]) -> SideBySide:
         max_rounds=values.max_rounds if values["max_rounds"].present else max(values.max_rounds, values.rounds),
         min_effect=values.min_effect,
         rename=tuple(values.rename),
-        timeout=values.timeout,
+        timeout=values.timeout_seconds,
         max_seconds=values.max_seconds,
         given={
             name: values[name].value
@@ -156,7 +156,7 @@ def result(values: flags.FlagValues, paths: Sequence[str]) -> SideBySide:
 
 def _check_flags(values: flags.FlagValues) -> None:
     allowed = {*_OWN, *_SHARED}
-    for name in values:
+    for name in _help.shown(values):
         known = values[name].name in allowed or name.startswith("image_")
         if values[name].present and not known:
             raise errors.UsageError(

@@ -20,7 +20,7 @@ _PREFIX = "triton_"
 _MOST = 2**31 - 1
 # Flags that speak of TensorFlow Serving, or of the way to a SavedModel.
 _FOREIGN = (
-    "target",
+    "server_image",
     "custom_ops",
     "allow_unknown_engines",
     "replace_warmup",
@@ -127,7 +127,7 @@ def result(values: flags.FlagValues, model: str, of_kinds: bool, command: str) -
         for name in ("instances", "instance_kind", "versions")
     }
     options = publish.Options(
-        version=values.version,
+        version=values.model_version,
         allow_older_version=values.allow_older_version,
         unverified=values.unverified,
         backend=values.triton_backend or "",

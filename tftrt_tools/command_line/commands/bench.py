@@ -25,7 +25,7 @@ in process: where the time of a request goes, in parts that add up to it.
 --on=ray://HEAD:10001 --generators=4 has four machines of a Ray cluster send the load of ADDRESS: one schedule, or one number of requests
 under way, shared out. They begin together, by clocks that are compared; percentiles are those of all requests.
 
---tune_batching searches the batching parameters for a model: each trial starts a server (--backend) with other parameters and searches the
+--tune_batching searches the batching parameters for a model: each trial starts a server (--launch) with other parameters and searches the
 highest rate that keeps the percentile of --slo there. Batch sizes come from the engines. The trials are kept in --work_dir: the same
 command goes on where an interrupted one ended. The winner is compared with a server without batching, in turns.
 
@@ -39,7 +39,7 @@ examples:
   tftrt bench localhost:8500 --model_name=resnet --scenario=open --slo='p99<20ms' --batch_size=1,8
   tftrt bench localhost:8500 --model_name=resnet --in_process=/models/resnet/1 --original=resnet --json=bench.json
   tftrt bench server:8500 --model_name=resnet --concurrency=64 --on=ray://head:10001 --generators=4
-  tftrt bench --tune_batching=/models/resnet/1 --slo='p99<10ms' --backend=binary --distribution=poisson
+  tftrt bench --tune_batching=/models/resnet/1 --slo='p99<10ms' --launch=binary --distribution=poisson
   tftrt bench localhost:8500 --model_name=resnet --breakdown --rest=localhost:8501 --model_dir=/models/resnet/1 --plot=time.png
 """
 
@@ -181,7 +181,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean(
         "breakdown", False, "show where a request's time goes; needs --rest, and --model_dir or --in_process", **text
     )
-    flags.DEFINE_float("timeout", 60.0, "seconds for one request", lower_bound=0.001, **text)
+    flags.DEFINE_float("timeout_seconds", 60.0, "seconds for one request", lower_bound=0.001, **text)
     _tls_flags.define(values)
     _source_flags.define(values)
     flags.DEFINE_integer("channels", 1, "connections of each load process", lower_bound=1, **text)

@@ -3,7 +3,7 @@
        tftrt build PLAN [--shapes=SHAPES] [--flags]
 
 Builds the TensorRT engines of all signatures of a converted model, on the GPU that will serve it. It checks each declared
-shape in a fresh process. It replaces the model in one step, or leaves it as it was; with --output_saved_model_dir it writes the result
+shape in a fresh process. It replaces the model in one step, or leaves it as it was; with --output it writes the result
 there instead. It does not read the engines that the model carries, so those of another TensorRT or GPU do no harm. It takes engines from
 the engine cache if they are there.
 
@@ -13,7 +13,7 @@ engine cache nor TensorRT's timing cache, for these would repeat the first build
 --strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
 
 --on builds for other kinds of GPU than this machine's: the model travels to a machine of a fleet that has one, and its engines come back in
---output_saved_model_dir, a folder for each kind. It needs Ray: the extra `fleet`. Exit codes: 0 every kind is there, 3 one is not (--json
+--output, a folder for each kind. It needs Ray: the extra `fleet`. Exit codes: 0 every kind is there, 3 one is not (--json
 and --junit say which, and why), 1 the fleet does not answer, or a file was not written, 2 wrong usage.
 
 A plan directory (`tftrt convert --backend=tensorrt`) is built anew from the model.onnx and the settings that it keeps, for this machine's
@@ -23,9 +23,9 @@ examples:
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'
   tftrt build encoder_fp16 --shapes='ids:min=1x128,opt=8x128,max=32x128;mask:min=1x128,opt=8x128,max=32x128'
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,32x224x224x3' --repeat=3
-  tftrt build resnet_fp16 --strip --output_saved_model_dir=resnet_portable
-  tftrt build resnet_fp16 --shapes='image:1x224x224x3' --on=ray://head:10001 --gpu_types=T4,L4 --output_saved_model_dir=built
-  tftrt build resnet_fp16 --shapes='image:1x224x224x3' --on=ray://head:10001 --output_saved_model_dir=built --json=b.json --junit=b.xml
+  tftrt build resnet_fp16 --strip --output=resnet_portable
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3' --on=ray://head:10001 --gpu_types=T4,L4 --output=built
+  tftrt build resnet_fp16 --shapes='image:1x224x224x3' --on=ray://head:10001 --output=built --json=b.json --junit=b.xml
   tftrt build resnet_plan --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=8x224x224x3,max=64x224x224x3'
 """
 
@@ -82,7 +82,7 @@ _OPTIONS = {
 _HERE_ALONE = {
     "strip": "a model without engines is the same for every GPU",
     "repeat": "it compares builds on this machine",
-    "layers": "it reads the log of this machine",
+    "layer_precisions": "it reads the log of this machine",
     "log_file": "the log is on the machine that builds",
     "engine_cache_dir": "each machine has its own disk",
     "op_library": "it is a file of this machine",
@@ -104,12 +104,8 @@ def define(values: flags.FlagValues) -> None:
     )
     _source_flags.define_op_library(values)
     flags.DEFINE_boolean("strip", False, "take the engines away", **text)
-    flags.DEFINE_string(
-        "output_saved_model_dir", None, "directory to make; by default the model itself is replaced", **text
-    )
-    flags.DEFINE_boolean(
-        "overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text
-    )
+    flags.DEFINE_string("output", None, "directory to make; by default the model itself is replaced", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output", **text)
     flags.DEFINE_string(
         "dynamic_shape_profile_strategy",
         None,
@@ -162,7 +158,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated |
     if made_by is None and table.kind(model).onnx(model) == model:
         raise errors.UsageError(
             f"build takes what `tftrt convert` made, and {model} is {table.noun(model)}",
-            f"`tftrt convert --backend=tensorrt --input_saved_model_dir={model}` builds a plan of it",
+            f"`tftrt convert --backend=tensorrt {model}` builds a plan of it",
         )
     backend = made_by or backends.default()
     _backend_flags.check_rebuilt(values, backend, model)
@@ -189,22 +185,22 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated |
         with _fleet.live() as changed:
             return building.everywhere(
                 model,
-                values.output_saved_model_dir,
+                values.output,
                 building.asked(backend.name, changes, minutes),
                 place,
                 values.gpu_types,
                 overwrite=values.overwrite,
                 changed=changed,
-                place_seconds=values.place_seconds,
+                place_seconds=values.wait_seconds,
             )
     work = Work(
         source=Source(path=model),
-        output=values.output_saved_model_dir,
+        output=values.output,
         settings=backend.settings(),
         overwrite=values.overwrite,
         cache=cache,
         log_file=values.log_file,
-        layers=values.layers,
+        layers=values.layer_precisions,
         build_minutes=minutes,
     )
     with _building.resumable(values, cache if backend.resumes else None), progress.on_terminal():
@@ -220,7 +216,7 @@ def show(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> None:
         _print_builds(console, done.repeats)
         _made.show(done.build, console, None)
     else:
-        _made.show(done, console, None if values.layers else convert.read_cache(values))
+        _made.show(done, console, None if values.layer_precisions else convert.read_cache(values))
 
 
 def write(done: Made | Repeated | FleetBuild, values: flags.FlagValues) -> None:
@@ -259,7 +255,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     done = result(values, positional)
     show(done, values)
     write(done, values)
-    made = values.output_saved_model_dir or positional[0]
+    made = values.output or positional[0]
     if not _of_fleet(done) and (original := _next.original(made)):
         _next.show(values, _next.verify(values, original, made))
     return _calling.exit_code(failure(done, values))
@@ -291,9 +287,9 @@ def _several(values: flags.FlagValues) -> bool:
 
 def _check_elsewhere(values: flags.FlagValues) -> None:
     """Raise UsageError for flags that make no sense with --on."""
-    if not values.output_saved_model_dir:
+    if not values.output:
         raise errors.UsageError(
-            "--on makes a model for each kind of GPU, and --output_saved_model_dir is missing",
+            "--on makes a model for each kind of GPU, and --output is missing",
             "name the folder for them: each kind gets a folder in it",
         )
     for name, why in _HERE_ALONE.items():
@@ -309,14 +305,14 @@ def _fastest(model: str, changes: Changes, values: flags.FlagValues) -> Repeated
     with progress.on_terminal():
         return repeats.fastest(
             model,
-            values.output_saved_model_dir,
+            values.output,
             build.Options(
                 shapes=changes.shapes, max_workspace_size_bytes=changes.max_workspace_size_bytes, **changes.options
             ),
             values.repeat,
             overwrite=values.overwrite,
             log_file=values.log_file,
-            layers=values.layers,
+            layers=values.layer_precisions,
             build_minutes=_building.minutes(values),
         )
 

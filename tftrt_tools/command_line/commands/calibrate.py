@@ -1,5 +1,5 @@
-"""usage: tftrt calibrate MODEL --calibration_data=DATA --output_table=FILE [--flags]
-       tftrt calibrate MODEL --calibration_data=DATA --compare [--output_table=FILE] [--flags]
+"""usage: tftrt calibrate MODEL --calibration_data=DATA --output=FILE [--flags]
+       tftrt calibrate MODEL --calibration_data=DATA --compare [--output=FILE] [--flags]
 
 Finds the range of every tensor inside the INT8 engines that `tftrt convert` would make of MODEL, by running it on representative data,
 and writes them to a calibration file for `tftrt convert --calibration_table`. Needs no GPU. `tftrt table` shows, compares, merges and
@@ -12,11 +12,11 @@ model of any precision; then its engines are calibrated.
 ranges.
 
 examples:
-  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output_table=resnet.calibration.json
+  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output=resnet.calibration.json
   tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --compare
-  tftrt calibrate encoder --calibration_data='day-*.npz' --use_dynamic_shape --output_table=encoder.calibration.json
-  tftrt calibrate resnet_fp16 --calibration_data=my_data:batches --output_table=resnet.calibration.json --overwrite
-  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_int8 --precision_mode=INT8 \\
+  tftrt calibrate encoder --calibration_data='day-*.npz' --use_dynamic_shape --output=encoder.calibration.json
+  tftrt calibrate resnet_fp16 --calibration_data=my_data:batches --output=resnet.calibration.json --overwrite
+  tftrt convert resnet resnet_int8 --precision=INT8 \\
       --calibration_table=resnet.calibration.json
 """
 
@@ -35,15 +35,15 @@ from tftrt_tools.models.savedmodel import passport
 if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.pipeline import CalibrationRun
 
-OUTPUTS = ("output_table",)
+OUTPUTS = ("output",)
 
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("output_table", None, "the calibration file to write", **text)
+    flags.DEFINE_string("output", None, "the calibration file to write", **text)
     convert_command.define_settings(values)
-    values.set_default("precision_mode", "INT8")
+    values.set_default("precision", "INT8")
     flags.DEFINE_string(
         "shapes",
         "",
@@ -54,26 +54,23 @@ def define(values: flags.FlagValues) -> None:
     convert_command.define_calibrator(values)
     _source_flags.define(values)
     flags.DEFINE_boolean(
-        "compare",
-        False,
-        "print the SNR of each output in INT8 with every method; --output_table may be left out",
-        **text,
+        "compare", False, "print the SNR of each output in INT8 with every method; --output may be left out", **text
     )
-    flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output_table", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
 
 
 def result(values: flags.FlagValues, positional: list[str]) -> CalibrationRun:
     """Calibrate, and write the table."""
     model = _flags.one_argument("calibrate", positional, "MODEL")
-    if not values.output_table and not values.compare:
+    if not values.output and not values.compare:
         raise errors.UsageError(
-            "--output_table is missing", "name the file to write, or give --compare to see the methods alone"
+            "--output is missing", "name the file to write, or give --compare to see the methods alone"
         )
     settings = convert_command.read_settings(values)
     if settings.precision_mode != "INT8":
         raise errors.UsageError(
-            f"--precision_mode={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8"
+            f"--precision={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8"
         )
     if values.compare and settings.calibrator != "toolkit":
         raise errors.UsageError(
@@ -86,7 +83,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> CalibrationRun:
     with progress.on_terminal():
         return pipeline.calibrate(
             _source_flags.read(values, model),
-            values.output_table,
+            values.output,
             settings,
             data,
             overwrite=values.overwrite,
@@ -99,7 +96,7 @@ def show(done: CalibrationRun, values: flags.FlagValues) -> None:
     """Print what was calibrated."""
     console = _output.console(values.json)
     convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
-    where = f"written: {done.output}" if done.output else "nothing was written: --output_table names no file"
+    where = f"written: {done.output}" if done.output else "nothing was written: --output names no file"
     console.print(f"{where} ({done.seconds:.1f} s)", soft_wrap=True)
 
 
@@ -126,7 +123,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                 values,
                 model,
                 "INT8",
-                f"--calibration_table={values.output_table}",
+                f"--calibration_table={values.output}",
                 without=(*convert_command.CALIBRATOR, *_calibration_flags.names()),
             ),
         )

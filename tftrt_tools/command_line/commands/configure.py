@@ -1,5 +1,5 @@
-"""usage: tftrt configure --output_dir=DIR --model=NAME=BASE_PATH[:OPTION]… [--flags]
-       tftrt configure --check FILE…
+"""usage: tftrt configure --output=DIR --model=NAME=BASE_PATH[:OPTION]… [--flags]
+       tftrt configure --check_files FILE…
 
 Writes TensorFlow Serving's configuration files from the models that they serve: models.config, with batching
 batching_parameters.txt, with --monitoring monitoring.config. BASE_PATH holds a model's numbered version directories. Its options:
@@ -12,14 +12,14 @@ batching_parameters.txt, with --monitoring monitoring.config. BASE_PATH holds a 
 Batch sizes come from the engines of the versions that will be served. Where the engines take every size up to a largest one, the
 server pads nothing. Else it pads batches up to allowed_batch_sizes; sizes that you give must be among the engines' own.
 
---check reads existing files and names each error with its line: unknown fields, and values that the server would refuse or
+--check_files reads existing files and names each error with its line: unknown fields, and values that the server would refuse or
 misunderstand. An error is exit code 3.
 
 examples:
-  tftrt configure --output_dir=config --model=digits=/models/digits --enable_batching --monitoring
-  tftrt configure --output_dir=config --model=digits=/models/digits:versions=1,2:stable=1:canary=2 --model=ranker=/models/ranker
-  tftrt configure --output_dir=config --model=digits=build/models/digits --mount=build/models:/models --allowed_batch_sizes=1,8,32
-  tftrt configure --check config/models.config config/batching_parameters.txt
+  tftrt configure --output=config --model=digits=/models/digits --enable_batching --monitoring
+  tftrt configure --output=config --model=digits=/models/digits:versions=1,2:stable=1:canary=2 --model=ranker=/models/ranker
+  tftrt configure --output=config --model=digits=build/models/digits --mount=build/models:/models --allowed_batch_sizes=1,8,32
+  tftrt configure --check_files config/models.config config/batching_parameters.txt
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _BATCHING = (
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("output_dir", None, "folder to write the files to", **text)
+    flags.DEFINE_string("output", None, "folder to write the files to", **text)
     flags.DEFINE_multi_string("model", [], "NAME=BASE_PATH and options, as above; once for each model", **text)
     flags.DEFINE_multi_string(
         "mount",
@@ -96,20 +96,20 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_boolean("overwrite", False, "replace files that exist", **text)
-    flags.DEFINE_boolean("check", False, "check the given files, and write none", **text)
+    flags.DEFINE_boolean("check_files", False, "check the given files, and write none", **text)
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Write, or check. Returns: the exit code."""
-    if values.check:
+    if values.check_files:
         return _check(values, positional)
     if positional:
         raise errors.UsageError(
-            f"usage: tftrt configure --output_dir=DIR --model=NAME=BASE_PATH; got {' '.join(positional)}",
-            "files to look at go with --check",
+            f"usage: tftrt configure --output=DIR --model=NAME=BASE_PATH; got {' '.join(positional)}",
+            "files to look at go with --check_files",
         )
-    if not values.output_dir:
-        raise errors.UsageError("--output_dir is missing", "name the folder to write the files to")
+    if not values.output:
+        raise errors.UsageError("--output is missing", "name the folder to write the files to")
     from tftrt_tools.servers.serving.configuration import generation, model_config
 
     options = generation.Options(
@@ -121,7 +121,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         overwrite=values.overwrite,
     )
     with progress.on_terminal():
-        done = generation.configure(values.output_dir, options)
+        done = generation.configure(values.output, options)
     _print(done, values.json)
     _output.write_json(done, values.json)
     if not values.mount:  # otherwise the files have paths in the container
@@ -146,7 +146,7 @@ def _batching(values: flags.FlagValues) -> Settings | None:
 
 def _check(values: flags.FlagValues, positional: list[str]) -> int:
     if not positional:
-        raise errors.UsageError("--check names no file", "write tftrt configure --check FILE…")
+        raise errors.UsageError("--check_files names no file", "write tftrt configure --check_files FILE…")
     from tftrt_tools.servers.serving.configuration import config_check
 
     done = config_check.check(positional)

@@ -1,4 +1,4 @@
-"""usage: tftrt convert MODEL OUTPUT [--flags]   (or --input_saved_model_dir=MODEL --output_saved_model_dir=OUTPUT)
+"""usage: tftrt convert MODEL OUTPUT [--flags]
 
 Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output
 names, lookup tables, assets and functions. Works without a GPU: the first requests on the target then build the engines. With a
@@ -6,16 +6,16 @@ GPU, --shapes builds, checks and saves them now.
 
 --backend=tensorrt builds a plan of TensorRT itself in place of it, from such a model or from an ONNX file: a directory that runs without
 TensorFlow. It takes a GPU, and --shapes with a profile for each shape, or for each range min=…,opt=…,max=…; '|' stands between ranges.
-With --precision_mode=INT8 and --calibration_data the model is exported with INT8 written into it, as by `tftrt export`; an ONNX file, too.
+With --precision=INT8 and --calibration_data the model is exported with INT8 written into it, as by `tftrt export`; an ONNX file, too.
 
 The output carries assets.extra/tftrt/manifest.json (what convert did) and convert.flags, which repeats the conversion:
   tftrt convert --flagfile=OUTPUT/assets.extra/tftrt/convert.flags --overwrite
 
 examples:
-  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16
-  tftrt convert --input_saved_model_dir=resnet --output_saved_model_dir=resnet_fp16 --precision_mode=FP16 \\
+  tftrt convert resnet resnet_fp16 --precision=FP16
+  tftrt convert resnet resnet_fp16 --precision=FP16 \\
       --shapes='image:1x224x224x3,8x224x224x3'
-  tftrt convert --backend=tensorrt --input_saved_model_dir=resnet.onnx --output_saved_model_dir=resnet_plan --precision_mode=FP16 \\
+  tftrt convert --backend=tensorrt resnet.onnx resnet_plan --precision=FP16 \\
       --shapes='image:1x224x224x3|image:min=2x224x224x3,opt=32x224x224x3,max=64x224x224x3'
 """
 
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.conversion.build import Build
     from tftrt_tools.tftrt.conversion.pipeline import Conversion
 
-ARGUMENTS = ("input_saved_model_dir", "output_saved_model_dir")
+ARGUMENTS = ("model", "output")
 URLS = ("on",)
 # Flags that have no effect with a calibration table.
 CALIBRATOR = ("calibrator", "calibration_method", "calibration_percentile")
@@ -84,7 +84,7 @@ _NOT_REPEATED = (
     "overwrite",
     "dry_run",
     "log_file",
-    "layers",
+    "layer_precisions",
     "max_build_minutes",
     "on",
     "engine_cache",
@@ -96,8 +96,8 @@ _NOT_REPEATED = (
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("input_saved_model_dir", None, "SavedModel directory, or a .keras or .h5 file", **text)
-    flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
+    flags.DEFINE_string("model", None, "SavedModel directory, or a .keras or .h5 file", **text)
+    flags.DEFINE_string("output", None, "directory to make", **text)
     _backend_flags.define(values)
     _calibration_flags.define(values)
     _source_flags.define(values)
@@ -143,7 +143,7 @@ def read_cache(values: flags.FlagValues) -> dict[str, Any] | None:
 def define_layers(values: flags.FlagValues) -> None:
     """The flag that asks for the precision of each layer."""
     flags.DEFINE_boolean(
-        "layers",
+        "layer_precisions",
         False,
         "say in what each convolution and matrix product of the built engines computes, and which have "
         "no range for INT8; builds without the engine cache, and makes the log long",
@@ -153,11 +153,12 @@ def define_layers(values: flags.FlagValues) -> None:
 
 def read_layers(values: flags.FlagValues) -> bool:
     """Whether the precision of layers is requested. Raises: UsageError if no engine is built."""
-    if values.layers and not values.shapes:
+    if values.layer_precisions and not values.shapes:
         raise errors.UsageError(
-            "--layers speaks of engines that are built, and none is without --shapes", "give --shapes, on a GPU"
+            "--layer_precisions speaks of engines that are built, and none is without --shapes",
+            "give --shapes, on a GPU",
         )
-    result: bool = values.layers
+    result: bool = values.layer_precisions
     return result
 
 
@@ -176,25 +177,25 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made:
     """Convert."""
     if positional:
         raise errors.UsageError(f"unexpected argument {positional[0]!r}", "usage: tftrt convert MODEL OUTPUT [--flags]")
-    if not values.input_saved_model_dir:
-        raise errors.UsageError("--input_saved_model_dir is missing", "`tftrt convert --help` lists the flags")
-    if not values.output_saved_model_dir and not values.dry_run:
-        raise errors.UsageError("--output_saved_model_dir is missing", "give it, or --dry_run")
+    if not values.model:
+        raise errors.UsageError("MODEL is missing", "usage: tftrt convert MODEL OUTPUT [--flags]")
+    if not values.output and not values.dry_run:
+        raise errors.UsageError("OUTPUT is missing", "name the directory to make, or give --dry_run")
     backend = _backend_flags.chosen(values)
     asked = _backend_flags.read(values, backend)
     data = read_data(values, recipe.checked(asked))
     settings = backend.check(asked, _backend_flags.given(values, data))
     cache = None if read_layers(values) else read_cache(values)
     work = Work(
-        source=_source_flags.read(values, values.input_saved_model_dir),
-        output=None if values.dry_run else values.output_saved_model_dir,
+        source=_source_flags.read(values, values.model),
+        output=None if values.dry_run else values.output,
         settings=settings,
         data=data,
         overwrite=values.overwrite,
         flag_file=_flag_file(values, backend),
         log_file=values.log_file,
         cache=cache,
-        layers=values.layers,
+        layers=values.layer_precisions,
         build_minutes=_building.minutes(values, always=backend.always_builds),
     )
     with (
@@ -223,7 +224,7 @@ def _helpers(values: flags.FlagValues, backend: AnyBackend) -> dict[str, str]:
 
 def show(done: Made, values: flags.FlagValues) -> None:
     """Print what was made."""
-    _made.show(done, _output.console(values.json), None if values.layers else read_cache(values))
+    _made.show(done, _output.console(values.json), None if values.layer_precisions else read_cache(values))
 
 
 def write(done: Made, values: flags.FlagValues) -> None:
@@ -242,30 +243,33 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     write(done, values)
     if done.output:
-        _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
+        _next.show(values, _next.verify(values, values.model, values.output))
     return _calling.exit_code(failure(done, values))
 
 
-def read_data(values: flags.FlagValues, settings: Recipe) -> DataOptions | None:
-    """DataOptions of an INT8 conversion, or None if nothing is to be calibrated. Raises: UsageError."""
+def read_data(values: flags.FlagValues, settings: Recipe, compares: bool = False) -> DataOptions | None:
+    """DataOptions of an INT8 conversion, or None if nothing is to be calibrated. Args: compares: as for _calibration_flags.given.
+
+    Raises: UsageError.
+    """
     if settings.precision_mode != "INT8":
-        for name in _calibration_flags.given(values):
+        for name in _calibration_flags.given(values, compares):
             raise errors.UsageError(
-                f"--{name} has no effect with --precision_mode={settings.precision_mode}",
-                "use --precision_mode=INT8, or leave it out",
+                f"--{name} has no effect with --precision={settings.precision_mode}",
+                "use --precision=INT8, or leave it out",
             )
         return None
     given = bool(values.calibration_data or values.calibrate_on_random_data)
     if settings.calibration_table and given:
         raise errors.UsageError("--calibration_table and calibration data exclude each other", "give one of them")
-    return _calibration_flags.read(values) if given else None
+    return _calibration_flags.read(values, compares) if given else None
 
 
 def _calibrates(values: flags.FlagValues, backend: AnyBackend) -> bool:
     """Whether the toolkit's calibration method has an effect. convert.flags then always names it, because its default has changed once."""
     if backend is not backends.default() and not (values.calibration_data or values.calibrate_on_random_data):
         return False
-    return values.precision_mode.upper() == "INT8" and values.calibrator == "toolkit" and not values.calibration_table
+    return values.precision.upper() == "INT8" and values.calibrator == "toolkit" and not values.calibration_table
 
 
 def older_flags(argv: list[str]) -> list[str]:
@@ -279,7 +283,7 @@ def older_flags(argv: list[str]) -> list[str]:
             line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines()
         )
         said = {"backend", "calibration_method", "calibrator", "calibration_table"} & set(known)
-        if known.get("precision_mode", "").upper() == "INT8" and not said:
+        if known.get("precision", "").upper() == "INT8" and not said:
             return ["--calibration_method=entropy", *argv]
     return argv
 

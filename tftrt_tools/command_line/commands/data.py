@@ -9,9 +9,9 @@ spread over all files; other sources give their first rows.
 
 examples:
   tftrt data resnet validation/ --image_scale=1/255 --output=scored.npz --output_labels=labels.npy
-  tftrt data resnet pictures/ --rows=2000 --output=scored.npz --output_calibration=calibration.npz --calibration_rows=500
+  tftrt data resnet pictures/ --data_rows=2000 --output=scored.npz --output_calibration=calibration.npz --calibration_rows=500
   tftrt data resnet images.npz --labels=classes.npy --output=scored.npz --output_labels=labels.npy --output_calibration=calibration.npz
-  tftrt data ranker 'day-*.tfrecord' --rows=1000 --output=scored.npz --label_feature=clicked --output_labels=labels.npy
+  tftrt data ranker 'day-*.tfrecord' --data_rows=1000 --output=scored.npz --label_feature=clicked --output_labels=labels.npy
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def define(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_string("output_calibration", None, "another .npz, with --calibration_rows other rows", **text)
     flags.DEFINE_integer(
-        "rows", 0, "rows of --output, of pictures spread over all files; 0 for all", lower_bound=0, **text
+        "data_rows", 0, "rows of --output, of pictures spread over all files; 0 for all", lower_bound=0, **text
     )
     flags.DEFINE_integer(
         "calibration_rows",
         None,
-        "rows of --output_calibration; by default 500, without --rows a quarter of all if that is less",
+        "rows of --output_calibration; by default 500, without --data_rows a quarter of all if that is less",
         lower_bound=1,
         **text,
     )
@@ -133,7 +133,7 @@ def _wanted(values: flags.FlagValues, source: str) -> Wanted:
         options=given,
         output=values.output,
         signature=values.signature_keys,
-        rows=values.rows,
+        rows=values.data_rows,
         labels=values.output_labels or "",
         calibration=values.output_calibration or "",
         calibration_rows=values.calibration_rows or 0,

@@ -8,7 +8,7 @@ It profiles both models (or a plan alone) on this machine's GPU, at --shapes, or
 no GPU it reads the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt profile --json`. Then it says what it cannot
 know.
 
---server=HOST:PORT with --model_name and --rest asks a server that serves CONVERTED, too: what its clients pay beside the model's own work,
+--address=HOST:PORT with --model_name and --rest asks a server that serves CONVERTED, too: what its clients pay beside the model's own work,
 by `tftrt bench --breakdown`.
 
 --try applies the fixes that are flags of this toolkit, one at a time, times each fixed model and CONVERTED in turns, and compares their
@@ -19,7 +19,7 @@ examples:
   tftrt diagnose resnet resnet_fp16
   tftrt diagnose resnet resnet_fp16 --shapes='image:1x224x224x3,4x224x224x3,32x224x224x3' --try
   tftrt diagnose resnet resnet_fp16 --profile=profile_of_the_server.json
-  tftrt diagnose resnet resnet_fp16 --server=localhost:8500 --rest=localhost:8501 --model_name=resnet
+  tftrt diagnose resnet resnet_fp16 --address=localhost:8500 --rest=localhost:8501 --model_name=resnet
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _SHARE, _SERVED_SECONDS = 5.0, 3
 
 # Addresses may have a scheme.
-URLS = ("server", "rest")
+URLS = ("address", "rest")
 # Flags of a profile that is measured. --shapes are those of requests to a server, too.
 _MEASURING = ("signature_keys", "ranges", "seed", "log_file")
 
@@ -64,9 +64,9 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_string("profile", "", "read this profile, of `tftrt profile --json=FILE`, and measure nothing", **text)
     flags.DEFINE_boolean("stored", False, "read the profile that is kept with CONVERTED, and measure nothing", **text)
-    flags.DEFINE_string("server", "", "HOST:PORT of a server that serves CONVERTED: look at its requests, too", **text)
-    flags.DEFINE_string("rest", "", "with --server: HOST:PORT of its REST port, where its counters are read", **text)
-    flags.DEFINE_string("model_name", "", "with --server: the model's name there", **text)
+    flags.DEFINE_string("address", "", "HOST:PORT of a server that serves CONVERTED: look at its requests, too", **text)
+    flags.DEFINE_string("rest", "", "with --address: HOST:PORT of its REST port, where its counters are read", **text)
+    flags.DEFINE_string("model_name", "", "with --address: the model's name there", **text)
     flags.DEFINE_boolean("try", False, "apply each fix that is a flag, and time what it gives (GPU)", **text)
     flags.DEFINE_list(
         "try_causes",
@@ -74,7 +74,7 @@ def define(values: flags.FlagValues) -> None:
         "--try the fixes of these causes alone: fallback, inputs, many-engines, precision, range",
         **text,
     )
-    flags.DEFINE_string("trials_dir", None, "keep the fixed models of --try in this folder", **text)
+    flags.DEFINE_string("work_dir", None, "keep the fixed models of --try in this folder", **text)
     flags.DEFINE_float(
         "least_percent",
         _SHARE,
@@ -92,31 +92,31 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     original, converted = _flags.arguments("diagnose", positional, ["ORIGINAL", "CONVERTED"])
     if values["try"].value and (values.profile or values.stored):
         raise errors.UsageError("--try measures, and --profile and --stored measure nothing", "leave one of them out")
-    if values.trials_dir and not values["try"].value:
-        raise errors.UsageError("--trials_dir keeps the models of --try", "give --try, too")
+    if values.work_dir and not values["try"].value:
+        raise errors.UsageError("--work_dir keeps the models of --try", "give --try, too")
     _check_causes(values)
-    if values.server and not (values.rest and values.model_name):
+    if values.address and not (values.rest and values.model_name):
         raise errors.UsageError(
-            "--server needs --rest and --model_name", "give its REST port, for the counters, and the model's name"
+            "--address needs --rest and --model_name", "give its REST port, for the counters, and the model's name"
         )
-    if not values.server and (values.rest or values.model_name):
+    if not values.address and (values.rest or values.model_name):
         raise errors.UsageError(
-            "--rest and --model_name are about the server of --server", "give --server=HOST:PORT, too"
+            "--rest and --model_name are about the server of --address", "give --address=HOST:PORT, too"
         )
     from tftrt_tools.servers.client import protocols
     from tftrt_tools.studies.diagnosis import diagnose, finding
 
-    if values.server and protocols.of(values.server) is protocols.TRITON:
+    if values.address and protocols.of(values.address) is protocols.TRITON:
         raise errors.UsageError(
-            f"--server={values.server} is a Triton, which has not the counters that are read here",
-            f"`tftrt bench {values.server}` shows what it counts: its queue, and the model",
+            f"--address={values.address} is a Triton, which has not the counters that are read here",
+            f"`tftrt bench {values.address}` shows what it counts: its queue, and the model",
         )
     _check_models(values, original, converted)
     profile = _profile(values, original, converted)
     done = diagnose.diagnose(profile, converted, original, values.least_percent / 100)
     if values["try"].value:
         done = _tried(values, profile, done)
-    if values.server:
+    if values.address:
         done = dataclasses.replace(done, findings=finding.ranked([*done.findings, *_served(values, converted)]))
     _print(_output.console(values.json), done)
     _output.write_json(done, values.json)
@@ -206,7 +206,7 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
         said.append(f"{differs}, so the findings may be wrong; {mend}")
     for line in (
         *said,
-        *profile_command.not_looked_at(values, _MEASURING if values.server else ("shapes", *_MEASURING), kept.profile),
+        *profile_command.not_looked_at(values, _MEASURING if values.address else ("shapes", *_MEASURING), kept.profile),
     ):
         _output.console(values.json).print(line, soft_wrap=True)
     return kept.profile
@@ -229,7 +229,7 @@ def _tried(values: flags.FlagValues, profile: Profile, done: Diagnosis) -> Diagn
 
     options = trial.Options(
         run=_quietly,
-        folder=values.trials_dir,
+        folder=values.work_dir,
         ranges=values.ranges,
         causes=tuple(values.try_causes),
         seed=values.seed,
@@ -269,7 +269,7 @@ def _served(values: flags.FlagValues, converted: str) -> list[Finding]:
     with scratch.folder("served") as folder:
         path = f"{folder}/bench.json"
         words = [
-            values.server,
+            values.address,
             f"--model_name={values.model_name}",
             f"--rest={values.rest}",
             f"--model_dir={converted}",

@@ -35,7 +35,7 @@ def define(flag_values: flags.FlagValues) -> None:
         "require", [], "exit with 3 unless all of these can be done here: convert, build, run", flag_values=flag_values
     )
     flags.DEFINE_integer(
-        "timeout",
+        "timeout_seconds",
         30,
         "seconds that importing TensorFlow, and loading the libraries, may take",
         lower_bound=1,
@@ -55,7 +55,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.base import stack
 
     with progress.on_terminal():
-        diagnosis = stack.diagnose(values.timeout)
+        diagnosis = stack.diagnose(values.timeout_seconds)
     _print(diagnosis, _output.console(values.json))
     _output.write_json(diagnosis, values.json)
     return errors.EXIT_DONE if all(diagnosis.can(name).can for name in required) else errors.EXIT_CHECK

@@ -9,7 +9,7 @@ Then, always: onnx.checker and the inference of shapes and types; the file under
 random inputs, judged as `tftrt verify` judges; and, for a TensorRT target, each node against the list of ops that its parser takes. A node
 that the parser refuses is named with the reason. If the answers differ, the first tensor that departs is named.
 
---precision_mode writes a precision into the graph. FP16: casts, and weights in FP16. INT8: QuantizeLinear and DequantizeLinear where
+--precision writes a precision into the graph. FP16: casts, and weights in FP16. INT8: QuantizeLinear and DequantizeLinear where
 TensorRT computes in INT8, with ranges by the toolkit's calibration. Inputs and outputs keep their types; --fp32_nodes keeps nodes. The
 answers are judged by the bounds of that precision, and every node that stayed in FP32 is listed with the reason in --json.
 
@@ -21,8 +21,8 @@ examples:
   tftrt export model.h5 --output=model.onnx --target=10
   tftrt export model.pt2 --output=model.onnx --target=10
   tftrt export detector.onnx --output=detector_8.onnx --target=8.5 --shapes=images:1x3x320x320
-  tftrt export resnet --output=resnet_fp16.onnx --precision_mode=FP16 --fp32_nodes='.*/predictions/.*'
-  tftrt export resnet --output=resnet_int8.onnx --precision_mode=INT8 --calibration_data=training.npz --data=held_back.npz
+  tftrt export resnet --output=resnet_fp16.onnx --precision=FP16 --fp32_nodes='.*/predictions/.*'
+  tftrt export resnet --output=resnet_int8.onnx --precision=INT8 --calibration_data=training.npz --data=held_back.npz
   tftrt export ranker --output=ranker.onnx --target=onnxruntime --signature_keys=user_embedding
 """
 
@@ -80,9 +80,7 @@ def define(values: flags.FlagValues) -> None:
         + ", ".join(f"{name}: {one.opset}" for name, one in TARGETS.items()),
         **text,
     )
-    flags.DEFINE_enum(
-        "precision_mode", "FP32", choices.PRECISIONS, "the precision that is written into the graph", **text
-    )
+    flags.DEFINE_enum("precision", "FP32", choices.PRECISIONS, "the precision that is written into the graph", **text)
     flags.DEFINE_list(
         "fp32_nodes",
         [],
@@ -150,8 +148,6 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data", "", f"inputs to compare on: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
     flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt verify`", **text)
-    flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
-    flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", 0, "rows of a call with --data; 32 by default", lower_bound=0, **text)
     flags.DEFINE_string("thresholds", "", "bounds on the difference, as in `tftrt verify`", **text)
     _data_flags.define_labels(values, "reports what the model and the file have against it")
@@ -256,7 +252,7 @@ def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:
     return [
         "sensitivity",
         model,
-        f"--precision_mode={values.precision_mode}",
+        f"--precision={values.precision}",
         f"--data={values.data or 'ROWS.npz'}",
         *_next.given(values, names),
         *kept,
@@ -270,17 +266,17 @@ def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:
 
     settings = checked(
         Recipe(
-            precision_mode=values.precision_mode,
+            precision_mode=values.precision,
             calibration_table=values.calibration_table,
             calibration_method=values.calibration_method,
             calibration_percentile=values.calibration_percentile,
         )
     )
-    reading, data = _data_flags.reading_beside(values, convert.read_data(values, settings))
+    reading, data = _data_flags.reading_beside(values, convert.read_data(values, settings, compares=True))
     if values.output_table and (settings.precision_mode != "INT8" or settings.calibration_table):
         raise errors.UsageError(
             "--output_table is for ranges that are measured here",
-            "give --precision_mode=INT8 and --calibration_data, or leave it out",
+            "give --precision=INT8 and --calibration_data, or leave it out",
         )
     asked = Asked.of(settings, data, values.int8_as)
     return reading, dataclasses.replace(

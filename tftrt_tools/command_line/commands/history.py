@@ -5,8 +5,8 @@ step is where the value moved to another level and stayed there.
 
 examples:
   tftrt history
-  tftrt history --name=resnet_fp16 --show=p99 --plot=p99.svg
-  tftrt history --name=resnet_fp16 --fail_on_step
+  tftrt history --history_name=resnet_fp16 --show=p99 --plot=p99.svg
+  tftrt history --history_name=resnet_fp16 --fail_on_step
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "history_dir", "", "where results are kept; by default tftrt/regressions in $XDG_STATE_HOME", **text
     )
-    flags.DEFINE_string("name", "", "one series only", **text)
+    flags.DEFINE_string("history_name", "", "one series only", **text)
     flags.DEFINE_string("machine", "", "of one kind of machine only: the beginning of its digest", **text)
     flags.DEFINE_enum(
         "show", "speed_up", ["speed_up", "p50", "p99", "throughput"], "the value that is searched for steps", **text
@@ -46,7 +46,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     """List. Returns: the exit code."""
     if positional:
         raise errors.UsageError(
-            f"tftrt history takes flags only; got {' '.join(positional)}", f"--name={positional[0]}?"
+            f"tftrt history takes flags only; got {' '.join(positional)}", f"--history_name={positional[0]}?"
         )
     from tftrt_tools.command_line.report import pictures
     from tftrt_tools.command_line.report import regress as report
@@ -55,7 +55,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.plot:
         pictures.check(values.plot)
     found = history.read(
-        baseline.directory(values.history_dir), values.name, values.show, values.min_effect, values.machine
+        baseline.directory(values.history_dir), values.history_name, values.show, values.min_effect, values.machine
     )
     if not found.series:
         return _nothing(found, values)

@@ -144,7 +144,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) -> None:
     if isinstance(seen, Plan):
-        precision = seen.settings.precision_mode if values["precision_mode"].present else "FP16"
+        precision = seen.settings.precision_mode if values["precision"].present else "FP16"
         if precision != "INT8":  # that needs data, or ranges of the model's own
             _next.show(values, _next.convert(values, model, precision))
     elif seen.verification and seen.verification.get("passed") and seen.verification.get("mode") != _UNSEEN:
@@ -279,8 +279,8 @@ _KINDS = {
     "unbuildable": "engines that are expected not to build",
     "lost": "layers that quantization keeps out of TensorRT",
     "altered": "nodes that TensorRT computes with other numbers",
-    "downgraded": "a higher precision than INT8, against --precision_mode",
-    "upgraded": "INT8, against --precision_mode",
+    "downgraded": "a higher precision than INT8, against --precision",
+    "upgraded": "INT8, against --precision",
 }
 
 

@@ -1,4 +1,4 @@
-"""usage: tftrt optimize MODEL --data=ROWS --goal=GOAL --output_saved_model_dir=DIR [--flags]
+"""usage: tftrt optimize MODEL --data=ROWS --accuracy=GOAL --output=DIR [--flags]
 
 The whole way in one command: inspects the model and takes the flags that this advises, holds rows back to calibrate on, simulates INT8,
 searches the fastest settings that keep the goal, converts, verifies, compares the speed, and says what it found: one page with what was
@@ -14,10 +14,10 @@ Exit codes: 0 done, and the goal is kept, as far as it could be seen here; 3 it 
 4 nobody can tell; 1 it ended early.
 
 examples:
-  tftrt optimize resnet --data=validation/ --image_scale=1/255 --labels=folders --goal=top1:max-degradation=0.01 --batch_sizes=1,32 \\
-      --output_saved_model_dir=resnet_best --output_flagfile=resnet.flags
-  tftrt optimize encoder --data=texts.npz --goal=snr_db:threshold=30 --shapes='ids:1x128,8x128;mask:1x128,8x128' \\
-      --slo='p99<20ms' --rate=200 --max_minutes=90 --output_saved_model_dir=encoder_best --publish=models/encoder
+  tftrt optimize resnet --data=validation/ --image_scale=1/255 --labels=folders --accuracy=top1:max-degradation=0.01 --batch_size=1,32 \\
+      --output=resnet_best --output_flagfile=resnet.flags
+  tftrt optimize encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:1x128,8x128;mask:1x128,8x128' \\
+      --slo='p99<20ms' --rate=200 --max_minutes=90 --output=encoder_best --publish=models/encoder
 """
 
 from __future__ import annotations
@@ -87,20 +87,20 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("data", "", f"rows to score: {_data_flags.KINDS}", **text)
     _data_flags.define_labels(values, "or what your metric takes")
     flags.DEFINE_string(
-        "goal",
+        "accuracy",
         "",
         "what the model has to keep, e.g. top1:max-degradation=0.01, snr_db:threshold=30 or "
         "module:metric:threshold=0.9",
         **text,
     )
     flags.DEFINE_string(
-        "shapes", "", "shapes that have to be fast, as in `tftrt convert`; by default those of --batch_sizes", **text
+        "shapes", "", "shapes that have to be fast, as in `tftrt convert`; by default those of --batch_size", **text
     )
     flags.DEFINE_list(
-        "batch_sizes", ["1", "32"], "batch sizes that have to be fast, where nothing but the batch is open", **text
+        "batch_size", ["1", "32"], "batch sizes that have to be fast, where nothing but the batch is open", **text
     )
     flags.DEFINE_list(
-        "precisions", list(PRECISIONS), "precisions to choose from; without INT8 no row is held back", **text
+        "precision", list(PRECISIONS), "precisions to choose from; without INT8 no row is held back", **text
     )
     flags.DEFINE_integer(
         "repeat",
@@ -122,8 +122,8 @@ def define(values: flags.FlagValues) -> None:
         "max_minutes", 60.0, "the budget of this run; a step begins with what is left of it, and ends with it", **text
     )
     flags.DEFINE_string("work_dir", None, "folder of the results, by default optimize-MODEL in the current one", **text)
-    flags.DEFINE_string("output_saved_model_dir", None, "directory to make", **text)
-    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output_saved_model_dir", **text)
+    flags.DEFINE_string("output", None, "directory to make", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output", **text)
     flags.DEFINE_string(
         "output_flagfile", None, "write the model's flags for `tftrt convert --flagfile=…` to this file", **text
     )
@@ -247,8 +247,8 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
 
     for name, what in (
         ("data", "the rows to score"),
-        ("goal", "what the model has to keep"),
-        ("output_saved_model_dir", "the directory to make"),
+        ("accuracy", "what the model has to keep"),
+        ("output", "the directory to make"),
     ):
         if not values[name].value:
             raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt optimize --help` shows examples")
@@ -260,7 +260,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         )
     backends.default().takes(_source_flags.read(values, model))
     _fleet.read_local(values, "optimize")
-    _check_goal(goals.parse(values.goal, where="--goal"), values.labels)
+    _check_goal(goals.parse(values.accuracy, where="--accuracy"), values.labels)
     found = find.find(values.data, "--data")
     # A table beside files is read by the files' names, which are not known yet.
     if values.labels not in ("", files.FOLDERS) and not (found.by_file and pathlib.Path(values.labels).is_file()):
@@ -273,8 +273,8 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         from tftrt_tools.studies.tuning import tune
 
         tune.check_objective(values.objective_shape, values.shapes)
-    if values.shapes and values["batch_sizes"].present:
-        raise errors.UsageError("--shapes and --batch_sizes exclude each other", "give one of them")
+    if values.shapes and values["batch_size"].present:
+        raise errors.UsageError("--shapes and --batch_size exclude each other", "give one of them")
     if not 0 < values.max_minutes < float("inf"):
         raise errors.UsageError(f"--max_minutes={values.max_minutes:g} is no budget", "give minutes above 0")
     asked = Asked(
@@ -282,14 +282,14 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
         data=values.data,
         labels=values.labels,
         calibration_data=values.calibration_data,
-        goal=values.goal,
+        goal=values.accuracy,
         shapes=values.shapes,
-        batch_sizes=_batch_sizes(values.batch_sizes),
+        batch_sizes=_batch_sizes(values.batch_size),
         precisions=_precisions(values),
         slo=values.slo,
         rate=values.rate,
         repeat=values.repeat,
-        output=values.output_saved_model_dir,
+        output=values.output,
         publish=_publish(values.publish),
         server=values.server or "",
         work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
@@ -298,9 +298,7 @@ def _asked(values: flags.FlagValues, model: str) -> Asked:
     _check_promise(asked)
     whole_file.check_folder(asked.work_dir, "--work_dir")
     if pathlib.Path(asked.work_dir).resolve() == pathlib.Path(asked.output).resolve():
-        raise errors.UsageError(
-            f"--work_dir and --output_saved_model_dir are both {asked.output}", "give each a folder of its own"
-        )
+        raise errors.UsageError(f"--work_dir and --output are both {asked.output}", "give each a folder of its own")
     _check_output(asked, values)
     return asked
 
@@ -323,11 +321,11 @@ def _check_goal(goal: Goal, labels: str) -> None:
             sys.path[:] = places
         if not there:
             raise errors.UsageError(
-                f"--goal={goal.metric}: there is no module {name} here", "the module must be importable from here"
+                f"--accuracy={goal.metric}: there is no module {name} here", "the module must be importable from here"
             )
     elif not metrics.METRICS[goal.metric].kinds and not labels:
         raise errors.UsageError(
-            f"--goal: {goal.metric} compares answers with --labels alone", "give --labels, or another metric"
+            f"--accuracy: {goal.metric} compares answers with --labels alone", "give --labels, or another metric"
         )
     elif goal.kind == "percent-max-degradation" and not labels:
         goal.bound(metrics.METRICS[goal.metric].perfect)
@@ -366,19 +364,19 @@ def _batch_sizes(given: Sequence[str]) -> tuple[int, ...]:
     wrong = next((one for one in given if not one.strip().isdecimal() or int(one) < 1), None)
     if wrong is not None or not given:
         raise errors.UsageError(
-            f"--batch_sizes: {wrong!r} is no batch size" if given else "--batch_sizes is empty", "write such as 1,32"
+            f"--batch_size: {wrong!r} is no batch size" if given else "--batch_size is empty", "write such as 1,32"
         )
     return tuple(dict.fromkeys(int(one) for one in given))
 
 
 def _precisions(values: flags.FlagValues) -> tuple[Precision, ...]:
-    found = tuple(one.strip().upper() for one in values.precisions if one.strip())
+    found = tuple(one.strip().upper() for one in values.precision if one.strip())
     unknown = next((one for one in found if one not in PRECISIONS), "nothing" if not found else "")
     if unknown:
-        raise errors.UsageError(f"--precisions: {unknown} is no precision", "known: " + ", ".join(PRECISIONS))
+        raise errors.UsageError(f"--precision: {unknown} is no precision", "known: " + ", ".join(PRECISIONS))
     if "INT8" not in found and values.calibration_data:
         raise errors.UsageError(
-            "--calibration_data has no effect where INT8 is not asked for", "leave it out, or add INT8 to --precisions"
+            "--calibration_data has no effect where INT8 is not asked for", "leave it out, or add INT8 to --precision"
         )
     return cast("tuple[Precision, ...]", found)
 
@@ -402,7 +400,7 @@ def _check_promise(asked: Asked) -> None:
     if promise is not None and asked.server == "triton":
         raise errors.UsageError(
             "--slo is looked at under TensorFlow Serving alone, and --server=triton is given",
-            "leave --slo out; `tftrt bench --server=triton://HOST:PORT --slo=…` asks the server that runs",
+            "leave --slo out; `tftrt bench triton://HOST:PORT --slo=…` asks the server that runs",
         )
     if promise is not None and not promise.percentiles:
         raise errors.UsageError(f"--slo={asked.slo} has no percentile", "such as --slo='p99<20ms'")
@@ -432,7 +430,7 @@ def _write(done: Done, values: flags.FlagValues) -> dict[str, str]:
         report.write_page(done, values.html)
     lines = pathlib.Path(passport.folder(done.story.asked.output)) / passport.FLAGS
     if values.output_flagfile and "model" in made and lines.is_file():
-        kept = [line for line in lines.read_text().splitlines() if not line.startswith("--output_saved_model_dir=")]
+        kept = [line for line in lines.read_text().splitlines() if not line.startswith("--output=")]
         whole_file.write_text(values.output_flagfile, "\n".join(kept) + "\n")
         made["flags"] = values.output_flagfile
     _output.write_json(done.story, values.json)

@@ -85,7 +85,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_integer(
-        "rows", 12, "rows of ops and layers that are printed; --json and --html have them all", lower_bound=1, **text
+        "top", 12, "rows of ops and layers that are printed; --json and --html have them all", lower_bound=1, **text
     )
     flags.DEFINE_string("html", None, "write a page with pictures to this file", **text)
     flags.DEFINE_string(
@@ -207,7 +207,7 @@ def _options(values: flags.FlagValues, path: str) -> Options:
 def _show(values: flags.FlagValues, found: Profile) -> None:
     from tftrt_tools.command_line.commands import _profile_tables
 
-    _profile_tables.show(_output.console(values.json), found, values.rows)
+    _profile_tables.show(_output.console(values.json), found, values.top)
     _output.write_json(found, values.json)
     if values.html:
         from tftrt_tools.command_line.report import profile as report
@@ -226,7 +226,7 @@ def _compare(values: flags.FlagValues, first: str, second: str) -> int:
         for line in one.said:
             console.print(f"{path}: {line}", soft_wrap=True)
     done = comparison.compare(*(one.profile for one in found))
-    _profile_tables.compared(console, done, values.rows)
+    _profile_tables.compared(console, done, values.top)
     _output.write_json(done, values.json)
     if values.html:
         from tftrt_tools.command_line.report import profile as report

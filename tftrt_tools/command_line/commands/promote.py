@@ -1,4 +1,4 @@
-"""usage: tftrt promote ADDRESS --model_name=NAME --label=LABEL --version=N --model_config_file=FILE [--flags]
+"""usage: tftrt promote ADDRESS --model_name=NAME --version_label=LABEL --model_version=N --model_config_file=FILE [--flags]
 
 Moves a version label of a running TensorFlow Serving, such as "stable", to another version, without a gap:
 
@@ -15,8 +15,9 @@ If the version does not load within --wait_seconds, if the server refuses, and o
 old version goes on serving, and the exit code is 1.
 
 examples:
-  tftrt promote localhost:8500 --model_name=digits --label=canary --version=2 --model_config_file=config/models.config
-  tftrt promote localhost:8500 --model_name=digits --label=stable --version=2 --model_config_file=config/models.config --unload_previous
+  tftrt promote localhost:8500 --model_name=digits --version_label=canary --model_version=2 --model_config_file=config/models.config
+  tftrt promote localhost:8500 --model_name=digits --version_label=stable --model_version=2 --model_config_file=config/models.config \\
+      --unload_previous
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ NAMES_WHAT_IS_MISSING = True
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
-    flags.DEFINE_string("label", None, "label to move, or to make", flag_values=values)
-    flags.DEFINE_integer("version", None, "version to move it to", lower_bound=0, flag_values=values)
+    flags.DEFINE_string("version_label", None, "label to move, or to make", flag_values=values)
+    flags.DEFINE_integer("model_version", None, "version to move it to", lower_bound=0, flag_values=values)
     flags.DEFINE_boolean(
         "unload_previous",
         False,
@@ -72,7 +73,7 @@ def define_common(values: flags.FlagValues) -> None:
         lower_bound=0.1,
         **text,
     )
-    flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
+    flags.DEFINE_float("timeout_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
     _tls_flags.define(values)
 
 
@@ -85,14 +86,14 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _flags.require("promote", values, _topics.needed("promote"))
     options = promotion.Options(
         wait_seconds=values.wait_seconds,
-        deadline_seconds=values.deadline_seconds,
+        deadline_seconds=values.timeout_seconds,
         unload_previous=values.unload_previous,
         load_new_models=values.load_new_models,
         tls=_tls_flags.read(values),
     )
     with progress.on_terminal():
         done = promotion.promote(
-            address, values.model_config_file, values.model_name, values.label, values.version, options
+            address, values.model_config_file, values.model_name, values.version_label, values.model_version, options
         )
     print_change(done, values.json)
     _output.write_json(done, values.json)

@@ -19,7 +19,7 @@ for each kind of GPU, of which Triton takes the one for its GPU.
 
 examples:
   tftrt publish resnet_fp16 --model_name=resnet --base_path=/models
-  tftrt publish resnet_portable --model_name=resnet --base_path=/models --target=tensorflow/serving:2.14.1-gpu \
+  tftrt publish resnet_portable --model_name=resnet --base_path=/models --server_image=tensorflow/serving:2.14.1-gpu \
       --warmup_shapes='image:32x224x224x3'
   tftrt publish encoder_fp16 --model_name=encoder --base_path=/models --warmup_data=requests.npz --batching_parameters_file=batching.txt
   tftrt publish resnet_plan --server=triton --model_name=resnet --base_path=/repository --triton_release=23.03
@@ -67,15 +67,15 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "base_path", None, "directory that holds the models: the version goes to BASE_PATH/MODEL_NAME/VERSION", **text
     )
-    flags.DEFINE_integer("version", None, "version number; by default the one after the largest", **text)
+    flags.DEFINE_integer("model_version", None, "version number; by default the one after the largest", **text)
     flags.DEFINE_boolean(
         "allow_older_version",
         False,
-        "accept a --version below the largest, which a server of the latest never loads",
+        "accept a --model_version below the largest, which a server of the latest never loads",
         **text,
     )
     flags.DEFINE_string(
-        "target",
+        "server_image",
         "local",
         "what will serve it: local (a server on this machine), tftrt/serving:TAG, or tensorflow/serving:TAG",
         **text,
@@ -83,7 +83,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "compute_capability",
         "",
-        "of the server's GPU, such as 8.6; by default that of this machine for --target=local, "
+        "of the server's GPU, such as 8.6; by default that of this machine for --server_image=local, "
         "and not compared for an image",
         **text,
     )
@@ -155,9 +155,9 @@ def result(values: flags.FlagValues, positional: list[str]) -> Publication | Pub
             f"{of_pictures[0]} has no effect without --warmup_data", "leave it out, or name the pictures"
         )
     options = publish.Options(
-        version=values.version,
+        version=values.model_version,
         allow_older_version=values.allow_older_version,
-        target=values.target,
+        target=values.server_image,
         compute_capability=values.compute_capability,
         unverified=values.unverified,
         warm_up=values.warmup,
@@ -234,7 +234,7 @@ def _command(values: flags.FlagValues, model: Source) -> str:
         flag = values[name]
         if (
             name != flag.name
-            or name in ("help", "json", "flagfile", "undefok", "log_file", "version")
+            or name in ("help", "json", "flagfile", "undefok", "log_file", "model_version")
             or flag.value == flag.default
         ):
             continue

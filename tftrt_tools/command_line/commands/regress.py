@@ -2,9 +2,9 @@
 
 Is the candidate slower than the native model, faster, the same, or can nobody tell? Both run in one process, with the runtime of
 TensorFlow Serving and without a server, so the ratio is the models' own. They get the same requests in interleaved rounds. The rounds are
-judged: a rank test, a bootstrap interval and a minimum effect have to agree. The answers are compared too. With --server=HOST:PORT (or
-triton://HOST:PORT), --native and --candidate are names of models that run there; --native_server and --candidate_server name two
-servers, which may be of two kinds. --backend starts one server that has both: binary and docker the real one; local is for its behaviour,
+judged: a rank test, a bootstrap interval and a minimum effect have to agree. The answers are compared too. With --address=HOST:PORT (or
+triton://HOST:PORT), --native and --candidate are names of models that run there; --native_address and --candidate_address name two
+servers, which may be of two kinds. --launch starts one server that has both: binary and docker the real one; local is for its behaviour,
 because the time of a slow server hides that of the models.
 
 It adds rounds until the outcome is known, at most --max_rounds. What counts: every metric of --metrics is as good as before, up to
@@ -22,12 +22,12 @@ examples:
   tftrt regress --native=resnet --candidate=resnet_fp16
   tftrt regress --native=resnet --candidate=resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
   tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
-  tftrt regress --server=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
-  tftrt regress --backend=binary --native=resnet --candidate=resnet_fp16 --concurrency=4
+  tftrt regress --address=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
+  tftrt regress --launch=binary --native=resnet --candidate=resnet_fp16 --concurrency=4
   tftrt regress --native=resnet_plan --candidate=resnet_plan10 --candidate_python=trt10/bin/python
   tftrt regress --native=resnet --candidate=resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
-  tftrt regress --native_server=gpu7:8500 --native=resnet --candidate_server=triton://gpu7:8001 --candidate=resnet
-  tftrt regress --server=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
+  tftrt regress --native_address=gpu7:8500 --native=resnet --candidate_address=triton://gpu7:8001 --candidate=resnet
+  tftrt regress --address=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from tftrt_tools.studies.regression.regress import Options
 
 # Addresses may have a scheme.
-URLS = ("server", "candidate_server", "native_server")
+URLS = ("address", "candidate_address", "native_address")
 OUTPUTS = ("junit", "html")
 ARGUMENTS = ("native", "candidate")
 _NUMBERS = {
@@ -74,22 +74,22 @@ _NUMBERS = {
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("native", None, "the model before conversion; with --server its name there", **text)
-    flags.DEFINE_string("candidate", None, "model to judge; with --server its name there", **text)
-    flags.DEFINE_string("server", "", "HOST:PORT of a running server that has both models", **text)
+    flags.DEFINE_string("native", None, "the model before conversion; with --address its name there", **text)
+    flags.DEFINE_string("candidate", None, "model to judge; with --address its name there", **text)
+    flags.DEFINE_string("address", "", "HOST:PORT of a running server that has both models", **text)
     for side, what in (("native", "native model"), ("candidate", "candidate")):
         flags.DEFINE_string(
-            f"{side}_server",
+            f"{side}_address",
             "",
             f"HOST:PORT or triton://HOST:PORT of a running server that has the {what}; by default "
-            "--server; --tls holds for both",
+            "--address; --tls holds for both",
             **text,
         )
         flags.DEFINE_integer(
-            f"{side}_version", None, f"with --server: version of the {what}; by default the one that answers", **text
+            f"{side}_version", None, f"with --address: version of the {what}; by default the one that answers", **text
         )
         flags.DEFINE_string(
-            f"{side}_label", "", f"with --server: label of the {what}'s version, in place of its number", **text
+            f"{side}_label", "", f"with --address: label of the {what}'s version, in place of its number", **text
         )
     _tls_flags.define(values)
     _source_flags.define(values)
@@ -97,7 +97,7 @@ def define(values: flags.FlagValues) -> None:
         "in_process",
         None,
         "both models in one process of the same runtime, without a server; that is the default "
-        "without --server and --backend",
+        "without --address and --launch",
         **text,
     )
     for side, what in (("native", "native model"), ("candidate", "candidate")):
@@ -109,20 +109,20 @@ def define(values: flags.FlagValues) -> None:
             **text,
         )
     flags.DEFINE_enum(
-        "backend",
+        "launch",
         None,
         ["auto", "binary", "docker", "local"],
         "start a server that has both, as in `tftrt serve`: binary "
         "and docker are the real one; local is for its behaviour, not its speed",
         **text,
     )
-    flags.DEFINE_string("image", "", "image of --backend=docker", **text)
+    flags.DEFINE_string("server_image", "", "image of --launch=docker", **text)
     flags.DEFINE_string(
         "log_file", None, "keep the log of the server that is started, or of the process, in this file", **text
     )
-    flags.DEFINE_string("native_dir", "", "with --server: files of the native model, for its digest", **text)
+    flags.DEFINE_string("native_dir", "", "with --address: files of the native model, for its digest", **text)
     flags.DEFINE_string(
-        "candidate_dir", "", "with --server: files of the candidate, for its digest and its metadata", **text
+        "candidate_dir", "", "with --address: files of the candidate, for its digest and its metadata", **text
     )
     _define_requests(text)
     _define_measurement(text)
@@ -192,7 +192,7 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
     _judging_flags.define(text["flag_values"])
     flags.DEFINE_boolean("compare", True, "compare the answers", **text)
     flags.DEFINE_float(
-        "timeout",
+        "timeout_seconds",
         60.0,
         "seconds for one request; in process a call that takes longer hangs, and ends the run (the first "
         "ones of a shape may build engines, and have half an hour)",
@@ -251,7 +251,9 @@ def result(values: flags.FlagValues, positional: list[str]) -> Regression:
         )
     for name in ("native", "candidate"):
         if not values[name].value:
-            raise errors.UsageError(f"--{name} is missing", "give the path of a model, or with --server its name there")
+            raise errors.UsageError(
+                f"{name.upper()} is missing", "give the path of a model, or with --address its name there"
+            )
     from tftrt_tools.studies.regression import baseline, regress
 
     kept = values.save_baseline if values.save_baseline != baseline.AUTO else ""
@@ -338,19 +340,15 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
         if getattr(wanted, name) is not None and metric not in metrics:
             metrics.append(metric)
     models: dict[str, Any] = {name: values[name].value for name in ("native", "candidate")}
-    if not (values.server or values.native_server or values.candidate_server):
+    if not (values.address or values.native_address or values.candidate_address):
         models = _source_flags.read_given(values, *models)
     same = (
-        "server",
-        "native_server",
-        "candidate_server",
         "native_version",
         "native_label",
         "candidate_version",
         "candidate_label",
         "native_python",
         "candidate_python",
-        "image",
         "log_file",
         "native_dir",
         "candidate_dir",
@@ -374,14 +372,18 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
         "concurrency",
         "min_effect",
         "allow_worse",
-        "timeout",
         "max_seconds",
     )
     return regress.Options(
         **models,
         **{name: values[name].value for name in same},
+        server=values.address,
+        native_server=values.native_address,
+        candidate_server=values.candidate_address,
         in_process=_in_process(values),
-        backend=values.backend or "local",
+        backend=values.launch or "local",
+        image=values.server_image,
+        timeout=values.timeout_seconds,
         metrics=tuple(dict.fromkeys(metrics)),
         goals=wanted,
         baseline=kept,
@@ -399,7 +401,9 @@ def _in_process(values: flags.FlagValues) -> bool:
     """Whether no server is asked: by default, where no flag names one."""
     if values.in_process is not None:
         return bool(values.in_process)
-    return not (values.server or values.native_server or values.candidate_server or values.backend or values.image)
+    return not (
+        values.address or values.native_address or values.candidate_address or values.launch or values.server_image
+    )
 
 
 def _write(done: Regression, values: flags.FlagValues, name: str) -> list[str]:

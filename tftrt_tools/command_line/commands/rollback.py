@@ -36,7 +36,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _flags.require("rollback", values, _topics.needed("rollback"))
     options = promotion.Options(
         wait_seconds=values.wait_seconds,
-        deadline_seconds=values.deadline_seconds,
+        deadline_seconds=values.timeout_seconds,
         load_new_models=values.load_new_models,
         tls=_tls_flags.read(values),
     )

@@ -12,13 +12,13 @@ engines with everything rounded, and again with all but one node rounded.
 
 The flags of conversion and calibration are those of `tftrt convert`.
 
-MODEL may be an ONNX file in FP32, or a plan directory, whose ONNX file is studied: nodes are rounded as `tftrt export --precision_mode`
+MODEL may be an ONNX file in FP32, or a plan directory, whose ONNX file is studied: nodes are rounded as `tftrt export --precision`
 writes it, in ONNX Runtime on the CPU, and the suggestion is a flag of `tftrt export`.
 
 examples:
   tftrt sensitivity resnet --data=images.npz --calibration_data=training_images --html=sensitivity.html
-  tftrt sensitivity encoder --data=my_data:calls --precision_mode=FP16 --plot=encoder.svg
-  tftrt sensitivity resnet.onnx --data=images.npz --precision_mode=FP16
+  tftrt sensitivity encoder --data=my_data:calls --precision=FP16 --plot=encoder.svg
+  tftrt sensitivity resnet.onnx --data=images.npz --precision=FP16
   tftrt sensitivity resnet --data=images.npz --calibration_table=resnet.calibration.json --nodes='.*/Conv2D' --measure=simulate
 """
 
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tftrt_tools.base import errors, terminal
+from tftrt_tools.base import errors, records, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _calibration_flags,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 # Settings that count for an ONNX file, too.
-_OF_ONNX = ("precision_mode", "calibration_table", "calibration_method", "calibration_percentile")
+_OF_ONNX = ("precision", "calibration_table", "calibration_method", "calibration_percentile")
 
 OUTPUTS = ("html", "plot")
 
@@ -61,7 +61,7 @@ OUTPUTS = ("html", "plot")
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     convert_command.define_settings(values)
-    values.set_default("precision_mode", "INT8")
+    values.set_default("precision", "INT8")
     _source_flags.define(values)
     _calibration_flags.define(values)
     convert_command.define_calibrator(values)
@@ -147,7 +147,7 @@ def _settings_of_onnx(values: flags.FlagValues, model: str) -> Recipe:
     """Those of the flags that count for an ONNX file. Raises: UsageError."""
     useful = {*_calibration_flags.names(), *_OF_ONNX, "fp32_nodes"}
     for name in sorted(
-        {field.name for field in dataclasses.fields(backends.default().settings)}
+        set(map(records.flag, dataclasses.fields(backends.default().settings)))
         | {"custom_objects", "inputs", "outputs"}
     ):
         if name not in useful and name in values and values[name].present:
@@ -167,7 +167,7 @@ def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> lis
     if kept and suggested and suggested[0].startswith("--fp32_nodes="):
         kept, suggested[0] = [], f"{kept[0]}|{suggested[0].partition('=')[2]}"
     replaced = {word.lstrip("-").partition("=")[0] for word in suggested}
-    ranges = _next.given(values, sorted({*_calibration_flags.names(), *_OF_ONNX} - {"precision_mode", *replaced}))
+    ranges = _next.given(values, sorted({*_calibration_flags.names(), *_OF_ONNX} - {"precision", *replaced}))
     if done.precision == "INT8" and not (
         values.calibration_data or values.calibration_table or values.calibrate_on_random_data
     ):
@@ -176,7 +176,7 @@ def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> lis
         "export",
         source,
         f"--output={_next.sibling(source, done.precision.lower())}.onnx",
-        f"--precision_mode={done.precision}",
+        f"--precision={done.precision}",
         f"--data={values.data}",
         *ranges,
         *kept,

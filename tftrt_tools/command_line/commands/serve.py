@@ -3,8 +3,8 @@
 Starts TensorFlow Serving and stays until Ctrl-C. It checks paths, ports and configuration files, starts the server, shows its log, says
 when its models are loaded and warm, and ends the server whatever happens to this command.
 
---backend=auto takes tensorflow_model_server from PATH, else the GPU image in Docker, else the development server of this
-package, and says which and why. Every flag but --backend, --image, --host, --grace_seconds, --log_file and --json is
+--launch=auto takes tensorflow_model_server from PATH, else the GPU image in Docker, else the development server of this
+package, and says which and why. Every flag but --launch, --server_image, --host, --grace_seconds, --log_file and --json is
 tensorflow_model_server's own, with its default, and is handed on.
 
 --json=FILE is written when the server is ready: its addresses, models and process. Ctrl-C and SIGTERM end with exit code 0; if the
@@ -12,8 +12,8 @@ server ends by itself, the exit code is 1, with the end of its log and the meani
 
 examples:
   tftrt serve --model_name=digits --model_base_path=models/digits --rest_api_port=8501
-  tftrt serve --backend=local --port=0 --model_name=digits --model_base_path=models/digits
-  tftrt serve --backend=docker --model_config_file=models.config --enable_batching --batching_parameters_file=batching_parameters.txt
+  tftrt serve --launch=local --port=0 --model_name=digits --model_base_path=models/digits
+  tftrt serve --launch=docker --model_config_file=models.config --enable_batching --batching_parameters_file=batching_parameters.txt
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def define(values: flags.FlagValues) -> None:
         _DEFINE[flag.kind](flag.name, flag.default, flag.help, flag_values=values)
     text = dict(flag_values=values)
     _source_flags.define_op_library(values)
-    flags.DEFINE_enum("backend", "auto", ["auto", "binary", "docker", "local"], "what serves", **text)
+    flags.DEFINE_enum("launch", "auto", ["auto", "binary", "docker", "local"], "what serves", **text)
     flags.DEFINE_string(
-        "image",
+        "server_image",
         "",
-        "image of --backend=docker; by default tftrt/serving:2.14.1 (2.17.1 with a newer TensorFlow), else the stock one",
+        "image of --launch=docker; by default tftrt/serving:2.14.1 (2.17.1 with a newer TensorFlow), else the stock one",
         **text,
     )
     flags.DEFINE_string(
         "host",
         "",
-        "address to listen on; by default 127.0.0.1 with --backend=local and docker; the binary listens on all",
+        "address to listen on; by default 127.0.0.1 with --launch=local and docker; the binary listens on all",
         **text,
     )
     flags.DEFINE_float(
@@ -85,13 +85,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     from tftrt_tools.servers.serving.launch import choose, serve
 
     if wanted["version"]:
-        return serve.version(choose.choose(values.backend, values.image)[0], wanted)
+        return serve.version(choose.choose(values.launch, values.server_image)[0], wanted)
     _check_model_flags(wanted, values)
-    backend, reason = choose.choose(values.backend, values.image)
+    backend, reason = choose.choose(values.launch, values.server_image)
     if values.op_library and backend.name != "local":
         raise errors.UsageError(
-            f"--op_library has no effect with --backend={backend.name}: such a server has its ops built in",
-            "leave it out, or use --backend=local",
+            f"--op_library has no effect with --launch={backend.name}: such a server has its ops built in",
+            "leave it out, or use --launch=local",
         )
     if backend.name == "local":
         _places.check(values, URLS)

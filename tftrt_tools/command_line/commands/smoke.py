@@ -16,7 +16,7 @@ in every call.
 examples:
   tftrt smoke localhost:8500 --model_name=resnet --original=resnet
   tftrt smoke gpu7:8500 --model_name=resnet --model_dir=/models/resnet --shapes='image:1x224x224x3,8x224x224x3' --require_engines
-  tftrt smoke localhost:8500 --model_name=resnet --native_model_name=resnet_native --log_file=server.log
+  tftrt smoke localhost:8500 --model_name=resnet --native_model_name=resnet_native --server_log=server.log
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 # Addresses may have a scheme.
 URLS = (_places.ARGUMENTS,)
-# The log of a server is read here, and written by other commands.
-READS = ("log_file",)
 
 
 def define(values: flags.FlagValues) -> None:
@@ -107,7 +105,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "native_model_name", "", "name under which the same server has the original: both are timed in turn", **text
     )
-    flags.DEFINE_string("log_file", "", "the server's log: smoke reads what TF-TRT writes to it meanwhile", **text)
+    flags.DEFINE_string("server_log", "", "the server's log: smoke reads what TF-TRT writes to it meanwhile", **text)
     flags.DEFINE_integer(
         "server_pid",
         0,
@@ -116,14 +114,18 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_integer(
-        "repeats",
+        "requests",
         20,
         "requests of each shape after the first; as many rounds of four against --native_model_name",
         lower_bound=2,
         **text,
     )
     flags.DEFINE_float(
-        "timeout", 60.0, "seconds for one request; one that builds engines takes minutes", lower_bound=0.001, **text
+        "timeout_seconds",
+        60.0,
+        "seconds for one request; one that builds engines takes minutes",
+        lower_bound=0.001,
+        **text,
     )
     flags.DEFINE_boolean("require_engines", False, "exit with 3 unless the engines ran, certainly or likely", **text)
     _judging_flags.define(values)
@@ -163,11 +165,11 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         batch_size=values.batch_size,
         seed=values.seed,
         signature_keys=tuple(filter(None, values.signature_keys)),
-        repeats=values.repeats,
+        repeats=values.requests,
         native_model_name=values.native_model_name,
-        log_file=values.log_file,
+        log_file=values.server_log,
         server_pid=values.server_pid,
-        timeout=values.timeout,
+        timeout=values.timeout_seconds,
         require_engines=values.require_engines,
         tls=_tls_flags.read(values),
         reading=_data_flags.reading(values),

@@ -7,7 +7,7 @@ process. INT8 needs --calibration_data (other rows than --data) or --calibration
 
 Plans of TensorRT itself are tried, too: the model is exported with the precision written into the ONNX file, and built. A model that cannot
 be exported so is a trial that failed. TensorFlow Serving runs no plan, so by default plans are only compared; with --server=triton, or
---backends=tftrt,tensorrt, one may win. The table has latency, rows a second, accuracy, SNR, build time, size and what serves each model.
+--backend=tftrt,tensorrt, one may win. The table has latency, rows a second, accuracy, SNR, build time, size and what serves each model.
 MODEL may be an ONNX file in FP32, or a plan directory: then the ONNX file that it holds is tuned, among plans.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
@@ -21,10 +21,10 @@ examples:
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3,8x224x224x3' \\
       --calibration_data=training/ --image_scale=1/255 --output_flagfile=resnet.flags
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
-      --server=triton --output_saved_model_dir=resnet_tuned
+      --server=triton --output=resnet_tuned
   tftrt tune resnet.onnx --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3' \\
-      --output_saved_model_dir=resnet_plan
-  tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precisions=FP32,FP16
+      --output=resnet_plan
+  tftrt tune encoder --data=texts.npz --accuracy=snr_db:threshold=30 --shapes='ids:8x128;mask:8x128' --precision=FP32,FP16
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ def define(values: flags.FlagValues) -> None:
         lower_bound=0,
         **text,
     )
-    flags.DEFINE_list("precisions", list(PRECISIONS), "precisions to try, in this order", **text)
+    flags.DEFINE_list("precision", list(PRECISIONS), "precisions to try, in this order", **text)
     flags.DEFINE_list(
-        "backends",
+        "backend",
         None,
         "who makes the engines that are tried: tftrt (SavedModels with TF-TRT's engines), tensorrt "
         "(plan directories; alone it also takes an ONNX file or a plan directory as the model), or both; by default both, as --server says",
@@ -157,7 +157,7 @@ def define(values: flags.FlagValues) -> None:
         None,
         SERVERS,
         "what has to serve the winner: TensorFlow Serving, which runs no plans, or Triton. By default tensorflow; for `tftrt tune` with "
-        "--backends, anything. What it does not run is tried for comparison alone",
+        "--backend, anything. What it does not run is tried for comparison alone",
         **text,
     )
     flags.DEFINE_integer("max_trials", 12, "trials, at most", lower_bound=1, **text)
@@ -179,7 +179,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_list(
-        "calibration_methods",
+        "calibration_method",
         list(CALIBRATION_METHODS),
         "how the toolkit finds INT8 ranges; auto takes the method that "
         "harms the outputs least in simulation; where the first misses the goal, those that promise less noise on --data "
@@ -190,12 +190,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "output_flagfile", None, "write the winner's flags for `tftrt convert --flagfile=…` to this file", **text
     )
-    flags.DEFINE_string(
-        "output_saved_model_dir", None, "make the winner in this directory, a SavedModel or a plan directory", **text
-    )
-    flags.DEFINE_boolean(
-        "overwrite", False, "replace a SavedModel or plan directory that is at --output_saved_model_dir", **text
-    )
+    flags.DEFINE_string("output", None, "make the winner in this directory, a SavedModel or a plan directory", **text)
+    flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output", **text)
     flags.DEFINE_string("plot", None, "write the plot of latency against accuracy to this file (SVG)", **text)
     flags.DEFINE_string("html", None, "write a report with the plot to this file", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -264,10 +260,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         raise wrong
     _write_made(searched, values)
     model = searched.model.path
-    if values.output_saved_model_dir:
-        _next.show(values, _next.verify(values, model, values.output_saved_model_dir))
+    if values.output:
+        _next.show(values, _next.verify(values, model, values.output))
     elif values.output_flagfile:
-        made = f"--output_saved_model_dir={_next.sibling(model, 'tuned')}"
+        made = f"--output={_next.sibling(model, 'tuned')}"
         _next.show(values, ["convert", f"--flagfile={values.output_flagfile}", made])
     return errors.EXIT_DONE
 
@@ -284,10 +280,10 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
     if values.plot and pathlib.Path(values.plot).suffix.lower() != ".svg":
         raise errors.UsageError(f"--plot={values.plot}: the plot is written as SVG", "name it FILE.svg")
     model = given.model(named, options.backends)
-    if values.output_saved_model_dir:
+    if values.output:
         from tftrt_tools.models.savedmodel import staging
 
-        staging.check_target(values.output_saved_model_dir, values.overwrite, [model, named])
+        staging.check_target(values.output, values.overwrite, [model, named])
     from tftrt_tools.studies.tuning import fleet_trials, tune
 
     if said := given.note(named):
@@ -330,7 +326,7 @@ def _write_made(searched: _Searched, values: flags.FlagValues) -> None:
 
     if values.output_flagfile:
         whole_file.write_text(values.output_flagfile, tune.flag_file(searched.model, searched.found))
-    if values.output_saved_model_dir:
+    if values.output:
         with environment.variables(searched.env):
             _write_winner(searched.model, searched.found, values, searched.options)
 
@@ -345,7 +341,7 @@ def _settings(values: flags.FlagValues) -> Settings:
     if values["calibration_percentile"].present and (highest != "INT8" or not {AUTO, "percentile"} & set(methods)):
         raise errors.UsageError(
             "--calibration_percentile has no effect where the method percentile is not tried",
-            "add percentile or auto to --calibration_methods, or leave it out",
+            "add percentile or auto to --calibration_method, or leave it out",
         )
     settings = Settings(precision_mode=highest, **given)
     first = [checked(space.with_method(settings, method, percentile)) for method in methods][0]
@@ -355,28 +351,28 @@ def _settings(values: flags.FlagValues) -> Settings:
 def _methods(values: flags.FlagValues) -> tuple[CalibrationMethod, ...]:
     """Calibration methods to try, in order: the given ones, or all that the calibrator has. Without INT8 only the default one."""
     int8, toolkit = "INT8" in _precisions(values), values.calibrator == "toolkit"
-    if not values["calibration_methods"].present:
+    if not values["calibration_method"].present:
         return CALIBRATION_METHODS if int8 and toolkit else (AUTO,)
-    methods = tuple(dict.fromkeys(one.strip().lower() for one in values.calibration_methods if one.strip()))
+    methods = tuple(dict.fromkeys(one.strip().lower() for one in values.calibration_method if one.strip()))
     unknown = [one for one in methods if one not in CALIBRATION_METHODS]
     if unknown or not methods:
         raise errors.UsageError(
-            f"--calibration_methods: {unknown[0] if unknown else 'nothing'} is no method",
+            f"--calibration_method: {unknown[0] if unknown else 'nothing'} is no method",
             "known: " + ", ".join(CALIBRATION_METHODS),
         )
     if values.calibration_table:
         raise errors.UsageError(
-            "--calibration_table and --calibration_methods exclude each other: a table has its scales",
+            "--calibration_table and --calibration_method exclude each other: a table has its scales",
             "give one of them",
         )
     if not toolkit and not set(methods) <= {AUTO, "entropy"}:
         raise errors.UsageError(
-            "--calibration_methods are the toolkit's: TensorRT calibrates by entropy only",
+            "--calibration_method are the toolkit's: TensorRT calibrates by entropy only",
             "leave them out, or use --calibrator=toolkit",
         )
     if not int8:
         raise errors.UsageError(
-            "--calibration_methods has no effect where INT8 is not tried", "leave it out, or add INT8 to --precisions"
+            "--calibration_method has no effect where INT8 is not tried", "leave it out, or add INT8 to --precision"
         )
     return cast("tuple[CalibrationMethod, ...]", methods)
 
@@ -398,15 +394,15 @@ def _options(values: flags.FlagValues, model: Source, tried: _Tried | None = Non
     unknown = [one for one in precisions if one not in PRECISIONS]
     if unknown or not precisions:
         raise errors.UsageError(
-            f"--precisions: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS)
+            f"--precision: {unknown[0] if unknown else 'nothing'} is no precision", "known: " + ", ".join(PRECISIONS)
         )
     reading, calibration = _data_flags.reading_beside(values, _calibration(values))
     warnings: tuple[str, ...] = ()
     if "INT8" in precisions and not calibration and not values.calibration_table:
-        if not values["precisions"].using_default_value:
+        if not values["precision"].using_default_value:
             raise errors.UsageError(
                 "INT8 needs ranges, and neither --calibration_data nor --calibration_table is given",
-                "give one of them, or leave INT8 out of --precisions",
+                "give one of them, or leave INT8 out of --precision",
             )
         precisions = tuple(one for one in precisions if one != "INT8")
         warnings = ("INT8 was not tried: neither --calibration_data nor --calibration_table is given",)
@@ -450,7 +446,7 @@ class _Tried:
 
 
 def _tried(values: flags.FlagValues, model: Source) -> _Tried:
-    """By --backends, --server and the kind of the model. Raises: UsageError."""
+    """By --backend, --server and the kind of the model. Raises: UsageError."""
     named = _backends(values)
     if not named:
         if not _of_tensorflow(model):
@@ -475,8 +471,8 @@ def _tried(values: flags.FlagValues, model: Source) -> _Tried:
             )
         others = [one for one in backends.names() if server in backends.servers(one)]
         raise errors.UsageError(
-            f"--server={server}: {title} runs nothing that --backends={','.join(named)} makes",
-            f"--backends={others[0]}, or leave --server out" if others else "leave --server out",
+            f"--server={server}: {title} runs nothing that --backend={','.join(named)} makes",
+            f"--backend={others[0]}, or leave --server out" if others else "leave --server out",
         )
     return _Tried(run, tuple(one for one in named if one not in run), server)
 
@@ -491,19 +487,19 @@ def _of_tensorflow(model: Source) -> bool:
 
 def _backends(values: flags.FlagValues) -> tuple[str, ...]:
     """As they were named; () for none. Raises: UsageError."""
-    if values.backends is None:
+    if values.backend is None:
         return ()
-    named = tuple(dict.fromkeys(one.strip().lower() for one in values.backends if one.strip()))
+    named = tuple(dict.fromkeys(one.strip().lower() for one in values.backend if one.strip()))
     wrong = [one for one in named if one not in backends.names()]
     if wrong or not named:
         raise errors.UsageError(
-            f"--backends: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(backends.names())
+            f"--backend: {wrong[0] if wrong else 'nothing'} is no backend", "known: " + ", ".join(backends.names())
         )
     return named
 
 
 def _precisions(values: flags.FlagValues) -> tuple[str, ...]:
-    return tuple(one.strip().upper() for one in values.precisions if one.strip())
+    return tuple(one.strip().upper() for one in values.precision if one.strip())
 
 
 def _calibration(values: flags.FlagValues) -> DataOptions | None:
@@ -550,7 +546,7 @@ def _recipe(model: Source, found: Found, values: flags.FlagValues, options: Opti
     flag_file = (
         values.output_flagfile if values.output_flagfile and found.tuning.winner else f"{options.work_dir}/best.flags"
     )
-    made = f"--output_saved_model_dir={values.output_saved_model_dir or _next.sibling(model.path, 'tuned')}"
+    made = f"--output={values.output or _next.sibling(model.path, 'tuned')}"
     words = [["convert", f"--flagfile={flag_file}", made]]
     if found.maker and (exported := found.exported):
         words.insert(0, _export(model, found.maker.source(found.chosen.settings).path, exported, values, options))
@@ -573,7 +569,7 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
         f"--output={path}",
         f"--target={made.target}",
         *keys,
-        f"--precision_mode={asked.precision}",
+        f"--precision={asked.precision}",
         *_next.given(values, names),
     ]
     words += [f"--fp32_nodes={_flags.listed(asked.fp32_nodes)}"] if asked.fp32_nodes else []
@@ -587,16 +583,16 @@ def _write_winner(model: Source, found: Found, values: flags.FlagValues, options
     from tftrt_tools.studies.tuning import tune
 
     try:
-        staging.check_target(values.output_saved_model_dir, values.overwrite)
+        staging.check_target(values.output, values.overwrite)
     except errors.UsageError as error:
         # It was free, or a model, when the search began.
         flags_file = pathlib.Path(options.work_dir) / "best.flags"
         raise errors.UsageError(
             f"the winner was not written, for something appeared meanwhile: {error.cause}",
-            f"`tftrt convert --flagfile={flags_file} --output_saved_model_dir=…` writes it elsewhere",
+            f"`tftrt convert --flagfile={flags_file} --output=…` writes it elsewhere",
         ) from None
     with progress.on_terminal():
-        made = tune.write_winner(model, values.output_saved_model_dir, found, options, values.overwrite)
+        made = tune.write_winner(model, values.output, found, options, values.overwrite)
     _output.console(values.json).print(made.text()[-1], soft_wrap=True)
 
 

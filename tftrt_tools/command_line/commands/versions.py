@@ -2,7 +2,7 @@
 
 Versions of a running TensorFlow Serving, with their states, labels and errors. ADDRESS is HOST:PORT of its gRPC port (8500 where PORT
 is left out). A server lists neither its models nor its labels. So the command asks for the models of --model_name or of FILE, and for
-the labels of FILE, of --labels, "stable" and "canary". It names differences between FILE and the server.
+the labels of FILE, of --version_labels, "stable" and "canary". It names differences between FILE and the server.
 triton://HOST:PORT is a Triton's, which lists its models and has no labels.
 
 A version in state END without an error was unloaded; with one, it failed to load. END versions stay listed as long as the server runs.
@@ -34,8 +34,8 @@ def define(values: flags.FlagValues) -> None:
     text = dict(flag_values=values)
     flags.DEFINE_list("model_name", [], "models to ask for; by default those of --model_config_file", **text)
     flags.DEFINE_string("model_config_file", None, "the server's configuration file, on this machine", **text)
-    flags.DEFINE_list("labels", [], "more labels to ask for", **text)
-    flags.DEFINE_float("deadline_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
+    flags.DEFINE_list("version_labels", [], "more labels to ask for", **text)
+    flags.DEFINE_float("timeout_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
     _tls_flags.define(values)
 
 
@@ -48,8 +48,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         address,
         tuple(filter(None, values.model_name)),
         values.model_config_file,
-        tuple(filter(None, values.labels)),
-        values.deadline_seconds,
+        tuple(filter(None, values.version_labels)),
+        values.timeout_seconds,
         _tls_flags.read(values),
     )
     _print(found, values.json)

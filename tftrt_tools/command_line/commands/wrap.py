@@ -1,4 +1,4 @@
-"""usage: tftrt wrap MODEL --output_saved_model_dir=DIRECTORY [--flags]
+"""usage: tftrt wrap MODEL --output=DIRECTORY [--flags]
 
 Adds signatures around the model's own, which stay as they are: `uint8` takes pixels as bytes, `encoded` takes JPEG, PNG, GIF and BMP
 files as strings. Both scale and normalize as the flags say; the flags of pictures mean the same as in `tftrt data`. --forms=same takes
@@ -11,9 +11,9 @@ A picture that cannot be decoded fails its request, which names it; with --broke
 is not applied; of an animation the first picture is taken; 16 bits a channel become 8; CMYK becomes RGB.
 
 examples:
-  tftrt wrap resnet --output_saved_model_dir=resnet_pictures --image_preset=caffe --top_k=5 --classes=labels.txt
-  tftrt wrap resnet --output_saved_model_dir=resnet_jpeg --forms=encoded --as_default --image_resize=crop --broken=mark
-  tftrt wrap encoder --output_saved_model_dir=encoder_small --input_types=ids:uint16,mask:uint16 --output_types=float16
+  tftrt wrap resnet --output=resnet_pictures --image_preset=caffe --top_k=5 --classes=labels.txt
+  tftrt wrap resnet --output=resnet_jpeg --forms=encoded --as_default --image_resize=crop --broken=mark
+  tftrt wrap encoder --output=encoder_small --input_types=ids:uint16,mask:uint16 --output_types=float16
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     default, text = Settings(), dict(flag_values=values)
-    flags.DEFINE_string("output_saved_model_dir", None, "directory to write", **text)
+    flags.DEFINE_string("output", None, "directory to write", **text)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at the output", **text)
     flags.DEFINE_string(
         "signature_keys", default.signature, "the signature to wrap, by default serving_default or the only one", **text
@@ -104,15 +104,15 @@ def define(values: flags.FlagValues) -> None:
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Wrap. Returns: the exit code."""
     model = _flags.one_argument("wrap", positional, "MODEL")
-    if not values.output_saved_model_dir:
-        raise errors.UsageError("--output_saved_model_dir is missing", "name the directory to write")
+    if not values.output:
+        raise errors.UsageError("--output is missing", "name the directory to write")
     settings = _settings(values)
     from tftrt_tools.tftrt.wrapping import wrap
 
     with progress.on_terminal():
         done = wrap.wrap(
             _source_flags.read(values, model),
-            values.output_saved_model_dir,
+            values.output,
             settings,
             overwrite=values.overwrite,
             log_file=values.log_file,
@@ -120,7 +120,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _print(done, values.json)
     _output.write_json(done, values.json)
     data = ["--data=PHOTOS"] if any(one.pictures for one in done.signatures) else []
-    _next.show(values, _next.verify(values, model, values.output_saved_model_dir, *data))
+    _next.show(values, _next.verify(values, model, values.output, *data))
     return errors.EXIT_DONE
 
 

@@ -28,7 +28,7 @@ class Recipe(records.Record):
     """What the user wants of a model, for any back end."""
 
     precision_mode: Precision = records.field(
-        default="FP32", help="precision of the engines: FP32 (TF32 on Ampere and later), FP16 or INT8"
+        default="FP32", flag="precision", help="precision of the engines: FP32 (TF32 on Ampere and later), FP16 or INT8"
     )
     # () for all of them.
     signature_keys: tuple[str, ...] = records.field(
@@ -50,7 +50,7 @@ class Recipe(records.Record):
     )
     # Of node names; "" keeps none.
     fp32_nodes: str = records.field(
-        default="", help="regular expression: matching nodes go to FP32 engines, the rest follows --precision_mode"
+        default="", help="regular expression: matching nodes go to FP32 engines, the rest follows --precision"
     )
     # Path; "" to calibrate.
     calibration_table: str = records.field(
@@ -92,13 +92,12 @@ def checked(settings: Settings) -> Settings:
     precision = next((word for word in choices.PRECISIONS if word == settings.precision_mode.upper()), None)
     if precision is None:
         raise errors.UsageError(
-            f"--precision_mode={settings.precision_mode.upper()} is unknown",
-            "use one of " + ", ".join(choices.PRECISIONS),
+            f"--precision={settings.precision_mode.upper()} is unknown", "use one of " + ", ".join(choices.PRECISIONS)
         )
     settings = dataclasses.replace(settings, precision_mode=precision)
     _check_method(settings)
     if precision != "INT8":
-        check_unused(settings, RANGES, f"--precision_mode={precision}", "use --precision_mode=INT8, or leave it out")
+        check_unused(settings, RANGES, f"--precision={precision}", "use --precision=INT8, or leave it out")
     check_expression("fp32_nodes", settings.fp32_nodes)
     return settings
 

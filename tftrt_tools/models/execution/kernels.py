@@ -68,8 +68,8 @@ def not_taken(precision: str, found: Mapping[str, float]) -> str:
 
 
 _REASONS = {
-    "INT8": "TensorRT takes INT8 where both ends of a layer have a range and its kernel is the faster one (`tftrt build --layers` tells "
-    "layer by layer); without it the model is what FP16 gives, built longer",
+    "INT8": "TensorRT takes INT8 where both ends of a layer have a range and its kernel is the faster one (`tftrt build "
+    "--layer_precisions` tells layer by layer); without it the model is what FP16 gives, built longer",
     "FP16": "TensorRT found FP32 as fast; small layers gain nothing from FP16",
 }
 

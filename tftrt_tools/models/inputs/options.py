@@ -23,9 +23,7 @@ _FLAGS = {
     "source": "calibration_data",
     "batch_size": "calibration_batch_size",
     "batches": "num_calibration_batches",
-    "seed": "calibration_seed",
     "random": "calibrate_on_random_data",
-    "ranges": "calibration_ranges",
 }
 
 
@@ -41,7 +39,7 @@ class DataOptions(records.Record):
     # Draw from `seed` instead of reading, at `shapes` and from `ranges`.
     seed: int = 0
     random: bool = False
-    # Texts of --shapes and --calibration_ranges; `shapes` also says how long the rows of TFRecords are where the signature does not.
+    # Texts of --shapes and --ranges; `shapes` also says how long the rows of TFRecords are where the signature does not.
     shapes: str = ""
     ranges: str = ""
     # The size of pictures: "HxW" in pixels, "" for the signature's.
@@ -82,9 +80,7 @@ def checked(options: DataOptions) -> DataOptions:
             "name representative inputs; --calibrate_on_random_data does without, with useless ranges",
         )
     if options.ranges and not options.random:
-        raise errors.UsageError(
-            "--calibration_ranges is about random data, and --calibration_data is given", "leave it out"
-        )
+        raise errors.UsageError("--ranges is about random data, and --calibration_data is given", "leave it out")
     for flag, value, least in (
         ("calibration_batch_size", options.batch_size, 1),
         ("num_calibration_batches", options.batches, 0),

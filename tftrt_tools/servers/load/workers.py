@@ -216,7 +216,8 @@ def hung(seconds: float, called: bool, what: str = "the model") -> errors.TftrtE
         else f"was not loaded within {seconds:g} s"
     )
     return errors.TftrtError(
-        f"{what} {entries}", "fix it, or what it waits for" + ("; a larger --timeout waits longer" if called else "")
+        f"{what} {entries}",
+        "fix it, or what it waits for" + ("; a larger --timeout_seconds waits longer" if called else ""),
     )
 
 

@@ -77,17 +77,17 @@ def check(base: Base, number: int, allow_older: bool = False) -> None:
     """
     if not 1 <= number <= LARGEST:
         raise errors.UsageError(
-            f"--version={number}: a version is a number from 1 to {LARGEST}", "leave it out for the next number"
+            f"--model_version={number}: a version is a number from 1 to {LARGEST}", "leave it out for the next number"
         )
     there = {version.number: version.path for version in listing(base)}
     if number in there:
         raise errors.UsageError(
             f"version {number} exists: {there[number]}",
-            "a version never changes: leave --version out for the next number",
+            "a version never changes: leave --model_version out for the next number",
         )
     largest = max(there, default=None)
     if largest is not None and number < largest and not allow_older:
         raise errors.UsageError(
-            f"--version={number} is smaller than version {largest}: a server of the latest never loads it",
-            "leave --version out for the next number, or add --allow_older_version",
+            f"--model_version={number} is smaller than version {largest}: a server of the latest never loads it",
+            "leave --model_version out for the next number, or add --allow_older_version",
         )

@@ -14,7 +14,7 @@ class Options:
 
     # A SavedModel directory.
     model: str
-    # What serves it, as --backend and --image of `tftrt serve`.
+    # What serves it, as --launch and --server_image of `tftrt serve`.
     backend: str
     image: str
     # The requests and the search for a rate; the address is filled in for each trial.

@@ -91,7 +91,7 @@ class Original:
                 exact=True,
                 env={"CUDA_VISIBLE_DEVICES": "-1"},
                 names=self._names,
-                silence=child.Silence(_LOAD_SECONDS, self._timeout, "--timeout"),
+                silence=child.Silence(_LOAD_SECONDS, self._timeout, "--timeout_seconds"),
             )
             return {number: ran.answer(number) for number in range(len(calls))}
 

@@ -138,7 +138,7 @@ def beside(case: Case, ending: str) -> str:
 def converted_again(case: Case, ending: str, *changes: str) -> tuple[str, ...]:
     """The command that repeats the conversion with other flags, into a folder beside the model."""
     flags = passport.folder(case.model) / passport.FLAGS
-    return ("convert", f"--flagfile={flags}", f"--output_saved_model_dir={beside(case, ending)}", *changes)
+    return ("convert", f"--flagfile={flags}", f"--output={beside(case, ending)}", *changes)
 
 
 def milliseconds(seconds: float) -> str:

@@ -14,7 +14,7 @@ from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.studies.diagnosis import in_turns
 from tftrt_tools.studies.diagnosis.finding import Cause, Diagnosis, Finding, Trial
 
-_FORMS, _OUTPUT = "--forms=", "--output_saved_model_dir="
+_FORMS, _OUTPUT = "--forms=", "--output="
 # Commands that make a model. The others only tell.
 _MAKES = ("build", "convert", "wrap")
 # Causes whose mend may be such a command.

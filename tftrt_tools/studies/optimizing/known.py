@@ -217,7 +217,7 @@ class Known:
     @functools.cached_property
     def goal(self) -> goals.Goal:
         """What the model has to keep."""
-        return goals.parse(self.asked.goal, where="--goal")
+        return goals.parse(self.asked.goal, where="--accuracy")
 
     @property
     def goal_in_db(self) -> bool:

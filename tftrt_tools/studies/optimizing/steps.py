@@ -76,7 +76,7 @@ def _data(known: Known) -> Commands:
         if asked.labels
         else []
     )
-    rows = [word.replace("--data_rows", "--rows") for word in asked.given(("data_rows",))]
+    rows = asked.given(("data_rows",))
     words = [
         "data",
         asked.model,
@@ -101,7 +101,7 @@ def _calibrate(known: Known) -> Commands:
         known.asked.model,
         *known.calibration,
         "--compare",
-        f"--output_table={table}",
+        f"--output={table}",
         "--overwrite",
         *known.asked.given(SOURCE),
         *graph_words(known),
@@ -120,10 +120,10 @@ def _simulate(known: Known) -> Commands:
     made, page = asked.path(INT8), asked.path("verify-int8.html")
     words = [
         "convert",
-        f"--input_saved_model_dir={asked.model}",
-        f"--output_saved_model_dir={made}",
+        f"--model={asked.model}",
+        f"--output={made}",
         "--overwrite",
-        "--precision_mode=INT8",
+        "--precision=INT8",
         f"--calibration_table={asked.path(TABLE)}",
         *asked.given(SOURCE),
         *graph_words(known),
@@ -169,7 +169,7 @@ def _tune(known: Known) -> Commands:
         *known.labels,
         f"--accuracy={asked.goal}",
         f"--shapes={known.shapes}",
-        f"--precisions={','.join(precisions)}",
+        f"--precision={','.join(precisions)}",
         *asked.serving,
         *(known.calibration if "INT8" in precisions else ()),
         *asked.given((*SOURCE, "accuracy_output", "objective_shape", "on", *JUDGING, *CACHE)),
@@ -194,7 +194,7 @@ def _tune_cut(document: Mapping[str, Any]) -> bool:
 def _convert(known: Known) -> Commands:
     asked = known.asked
     place = asked.path(CONVERTED) if known.repeated else asked.output
-    output = [f"--output_saved_model_dir={place}", "--overwrite", *asked.given(CACHE)]
+    output = [f"--output={place}", "--overwrite", *asked.given(CACHE)]
     flags = pathlib.Path(asked.path(f"{TUNING}/{FLAGS}"))
     if known.document(knowledge.TUNE) and flags.is_file():
         # The flags name the model, and a table that follows from the rows.
@@ -202,9 +202,9 @@ def _convert(known: Known) -> Commands:
         return [Command("convert", ["convert", f"--flagfile={flags}", *output], [place], inputs)]
     words = [
         "convert",
-        f"--input_saved_model_dir={asked.model}",
+        f"--model={asked.model}",
         *output,
-        f"--precision_mode={known.precision}",
+        f"--precision={known.precision}",
         *asked.given(SOURCE),
         *graph_words(known),
         *([f"--shapes={known.shapes}"] if known.gpu else []),
@@ -225,7 +225,7 @@ def _build(known: Known) -> Commands:
         asked.path(CONVERTED),
         f"--shapes={known.shapes}",
         f"--repeat={asked.repeat}",
-        f"--output_saved_model_dir={asked.output}",
+        f"--output={asked.output}",
         "--overwrite",
         *asked.given(("op_library",)),
     ]
@@ -348,9 +348,7 @@ def _bench(known: Known) -> Commands:
     if not asked.slo:
         return LeftOut("no SLO was given by --slo")
     if known.plan_won or asked.server == "triton":
-        return LeftOut(
-            "batching is tuned for TensorFlow Serving alone: `tftrt bench --server=triton://… --slo=…` asks a server"
-        )
+        return LeftOut("batching is tuned for TensorFlow Serving alone: `tftrt bench triton://… --slo=…` asks a server")
     if not known.right:
         return LeftOut(_NOT_RIGHT)
     rate = [f"--lowest_rate={asked.rate:g}"] if asked.rate else []

@@ -166,7 +166,7 @@ def read_failure(error: ServingError, name: str, model: str) -> errors.TftrtErro
     if why := load_failure.no_engine_ops(error.message):
         return Refused(
             f"the {name} model {model} does not run there: {why}",
-            "use --backend=local, which runs engine ops as TensorFlow ops, or a machine with a GPU",
+            "use --launch=local, which runs engine ops as TensorFlow ops, or a machine with a GPU",
         )
     if error.code in _NO_ANSWER:
         return errors.TftrtError(f"the {name} model {model} does not answer a request: {error.cause}", error.mend)

@@ -94,7 +94,7 @@ def _as_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         or then.get("backend") not in ("binary", "docker", "local")
     ):
         return ""
-    return f"; --backend={then['backend']} measures as then"
+    return f"; --launch={then['backend']} measures as then"
 
 
 def _gaps(native: tuple[float, ...], candidate: tuple[float, ...]) -> npt.NDArray[np.float64]:
@@ -207,7 +207,7 @@ class Latest:
         raise self._refusal(machine)
 
     def _refusal(self, machine: Fingerprint) -> errors.UsageError:
-        mend = "measure one here with --save_baseline=auto; results of a server that regress started need its --backend"
+        mend = "measure one here with --save_baseline=auto; results of a server that regress started need its --launch"
         here = sorted(
             folder.name
             for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*")

@@ -203,7 +203,7 @@ class InProcess:
                 trace=watched,
                 log_file=self._options.log_file,
                 names=self._names[name],
-                silence=child.Silence(self._limits.load_seconds, self._limits.first_seconds, "--timeout"),
+                silence=child.Silence(self._limits.load_seconds, self._limits.first_seconds, "--timeout_seconds"),
             )
         except errors.CallFailed as error:
             if name != rounds.CANDIDATE:

@@ -58,7 +58,7 @@ def served(
 ) -> Iterator[Server]:
     """Serve two SavedModel directories.
 
-    Args: native, candidate: directories, which may be the same. backend: as --backend of `tftrt serve`. image: of Docker. log_file: where
+    Args: native, candidate: directories, which may be the same. backend: as --launch of `tftrt serve`. image: of Docker. log_file: where
       the server's log is kept, None for nowhere. env: variables to set in the server, {name: text}.
     Yields: Server. Raises: UsageError; TftrtError where the server does not start.
     """

@@ -205,33 +205,34 @@ def _both(options: Options, gpus: bool) -> Iterator[on_server.OnServer | in_proc
 
 def _check_where(options: Options) -> None:
     """Refuse combinations of the models and the way they are called that cannot work."""
-    named = [
-        f"--{name}={given}"
-        for name in ("server", "native_server", "candidate_server")
-        if (given := getattr(options, name))
-    ]
+    asked = {
+        "address": options.server,
+        "native_address": options.native_server,
+        "candidate_address": options.candidate_server,
+    }
+    named = [f"--{name}={given}" for name, given in asked.items() if given]
     if options.in_process and (named or options.backend != "local"):
-        flag = named[0] if named else f"--backend={options.backend}"
+        flag = named[0] if named else f"--launch={options.backend}"
         raise errors.UsageError(
             f"--in_process and {flag} exclude each other", "in process there is no server; leave one of them out"
         )
     for flag in ("rename", "native_python", "candidate_python"):
         if getattr(options, flag) and not options.in_process:
-            raise errors.UsageError(f"--{flag} has no effect on a server", "leave it out, or --server and --backend")
+            raise errors.UsageError(f"--{flag} has no effect on a server", "leave it out, or --address and --launch")
     there = {
         f"--{side}_{what}": getattr(options, f"{side}_{what}") for side in _BOTH for what in ("dir", "version", "label")
     } | {"--tls": options.tls}
     missing = [side for side, address in options.addresses.items() if options.running and not address]
     if missing:
         raise errors.UsageError(
-            f"--{missing[0]}_server is missing: each model is on a server that runs, or none is",
-            f"give --{missing[0]}_server=HOST:PORT; --server is one that has both",
+            f"--{missing[0]}_address is missing: each model is on a server that runs, or none is",
+            f"give --{missing[0]}_address=HOST:PORT; --address is one that has both",
         )
-    beside = {"--image": options.image, "--log_file": options.log_file} if options.running else there
+    beside = {"--server_image": options.image, "--log_file": options.log_file} if options.running else there
     for flag, value in beside.items():
         if value not in (None, ""):
             raise errors.UsageError(
-                f"{flag} has no effect {'with' if options.running else 'without'} --server", "leave it out"
+                f"{flag} has no effect {'with' if options.running else 'without'} --address", "leave it out"
             )
     for side in _BOTH:
         if there[f"--{side}_version"] is not None and there[f"--{side}_label"]:
@@ -259,7 +260,7 @@ def _check_where(options: Options) -> None:
     if options.running and options.backend != "local":
         flag = named[0].partition("=")[0]
         raise errors.UsageError(
-            f"{flag} and --backend={options.backend} exclude each other", "a server that runs needs no backend"
+            f"{flag} and --launch={options.backend} exclude each other", "a server that runs needs no backend"
         )
 
 
@@ -564,7 +565,7 @@ def _about_engines(
     if both.gpus is False and not both.replaces_engine_ops:
         return [
             "there is no GPU here, and such a server has no kernel for the candidate's engine ops: it refuses what reaches one; "
-            "--backend=local runs them as TensorFlow ops"
+            "--launch=local runs them as TensorFlow ops"
         ]
     if both.gpus is False:
         return [

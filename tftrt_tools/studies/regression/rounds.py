@@ -214,7 +214,7 @@ class Turns(Generic[Name]):
             )
         if lost:
             raise errors.TftrtError(
-                f"the {name} model {lost}", "if it hangs, fix it and restart its server; else raise --timeout"
+                f"the {name} model {lost}", "if it hangs, fix it and restart its server; else raise --timeout_seconds"
             )
         counted = ended[min(lead, len(ended) - 1) :]
         window = counted.sent_ns.min(), counted.done_ns.max()
@@ -230,7 +230,7 @@ class Turns(Generic[Name]):
         in the last requests; after `until` one that nobody answered is enough."""
         last = arrived.code[-_LEAST * self._concurrency :]
         if len(last) == _LEAST * self._concurrency and (last == DEADLINE_EXCEEDED).all() and arrived.ok.any():
-            return f"answers no more: the last {len(last)} requests ran past their deadline (--timeout)"
+            return f"answers no more: the last {len(last)} requests ran past their deadline (--timeout_seconds)"
         unanswered = int(np.isin(arrived.code, (DEADLINE_EXCEEDED, UNAVAILABLE)).sum())
         if unanswered and self.late():
             return f"did not answer {unanswered} of {len(arrived)} requests, and the time is over (--max_seconds)"

@@ -29,14 +29,14 @@ def check_kind(named: str | os.PathLike[str] | Source, backends: Sequence[str]) 
     if exporters.exports(kind) and not kind.of_tensorflow:
         raise errors.UsageError(
             f"{source} cannot be tuned as it is: it is a {kind.name}",
-            "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backends=tensorrt` takes that",
+            "`tftrt export` makes an ONNX file of it, and `tftrt tune FILE --backend=tensorrt` takes that",
         )
     if not kind.onnx(source.path):
         opening.check_converted(source)
     elif backends_room.default().name in backends:
         raise errors.UsageError(
-            f"--backends={','.join(backends)} cannot tune {source}: it is {table.noun(source.path)}, and TF-TRT takes TensorFlow models",
-            "--backends=tensorrt searches among plans of TensorRT itself",
+            f"--backend={','.join(backends)} cannot tune {source}: it is {table.noun(source.path)}, and TF-TRT takes TensorFlow models",
+            "--backend=tensorrt searches among plans of TensorRT itself",
         )
 
 

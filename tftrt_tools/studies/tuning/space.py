@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from tftrt_tools.base import choices, stack, terminal
+from tftrt_tools.base import choices, records, stack, terminal
 from tftrt_tools.models.backends.recipe import Recipe
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
 from tftrt_tools.studies import backends
@@ -142,7 +142,7 @@ def flag_lines(settings: Recipe) -> list[str]:
     """The flags of `tftrt convert` that give these settings of a back end, one a line; defaults are left out."""
     default = type(settings)()
     return [
-        _line(field.name, getattr(settings, field.name))
+        _line(records.flag(field), getattr(settings, field.name))
         for field in dataclasses.fields(settings)
         if getattr(settings, field.name) != getattr(default, field.name)
     ]

@@ -247,8 +247,8 @@ class Tuning(results.Result):
         where = (
             f"{' and '.join(SERVER_TITLES[one] for one in others)} and a program run" if others else "a program runs"
         )
-        # `tftrt optimize` has --server, too, and no --backends.
-        lets_win = f"--server={others[0]}" if others else f"--backends={fastest.backend} without --server"
+        # `tftrt optimize` has --server, too, and no --backend.
+        lets_win = f"--server={others[0]}" if others else f"--backend={fastest.backend} without --server"
         yield (
             f"trial {number} ({fastest.text}) keeps the goal{', too' if winner else ''}, and {SERVER_TITLES[self.server]} does not run it: "
             f"{said}; {where} it: {lets_win}"

@@ -753,7 +753,7 @@ def flag_file(model: str | os.PathLike[str], found: Found) -> str:
     work = _work(model, found)
     lines = [
         *([f"--backend={found.chosen.backend}"] if found.maker else []),
-        f"--input_saved_model_dir={pathlib.Path(work.source.path).absolute()}",
+        f"--model={pathlib.Path(work.source.path).absolute()}",
         *work.source.flag_lines(),
         *(f"--op_library={path}" for path in ([] if found.exported else op_libraries.named())),
         *(work.data.flag_lines() if work.data else []),

@@ -12,7 +12,7 @@ _ONNX = tuple(
         (
             r"(com\.microsoft\.)?(DynamicQuantize\w+|(MatMul|Conv)Integer\w*|QLinear\w+|QGemm|QAttention|QOrdered\w+|QMoE|QEmbed\w+)",
             "the file was quantized for ONNX Runtime, in ops that TensorRT does not have: give the file from before that; "
-            "--precision_mode=INT8 "
+            "--precision=INT8 "
             "writes what TensorRT reads",
         ),
         (

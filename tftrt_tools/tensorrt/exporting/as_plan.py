@@ -67,7 +67,7 @@ def read(plan: str | os.PathLike[str], said: str = "") -> AsPlan:
         )
         raise errors.UsageError(
             f"--int8_as={name} does not tell where INT8 is worth it: {why}",
-            "build it from the FP32 file, with --precision_mode=INT8 and --calibration_table (TensorRT 8 and 9)",
+            "build it from the FP32 file, with --precision=INT8 and --calibration_table (TensorRT 8 and 9)",
         )
     layers = seen(passport.read(plan, document.LAYER_INFORMATION))
     if not layers:
@@ -123,7 +123,7 @@ def wider(asked: AsPlan, nodes: Sequence[str]) -> dict[str, str]:
     if len(stay) == len(found):
         raise errors.UsageError(
             f"--int8_as={asked.plan}: TensorRT computes no node of it in INT8, so INT8 is not worth it there",
-            "take --precision_mode=FP16",
+            "take --precision=FP16",
         )
     return {node: f"{WHY}{asked.plan} has it in {_said(types)}, which was faster" for node, types in stay.items()}
 

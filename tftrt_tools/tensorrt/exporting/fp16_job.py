@@ -32,7 +32,7 @@ def job(request: ToFp16) -> Answer:
         fewer = "name fewer nodes with --fp32_nodes, or " if request.fp32_nodes else ""
         raise errors.TftrtError(
             "no node of it can be in FP16" + (f" ({made.nodes[0].name}: {made.nodes[0].reason})" if made.nodes else ""),
-            f"{fewer}export it with another --precision_mode",
+            f"{fewer}export it with another --precision",
         )
     # It loads: the types fit, and there is a kernel for each node.
     remark = onnx_ranges.Session(made.model).remark

@@ -29,7 +29,7 @@ def job(request: Request) -> Answer:
     (model, said_dimensions), notes = foreign.read(path), list[str]()
     if request.precision != "FP32":
         foreign.check_unwritten(
-            model, path, f"leave --precision_mode={request.precision} out: its precision stays; or give it in FP32"
+            model, path, f"leave --precision={request.precision} out: its precision stays; or give it in FP32"
         )
     values = frozen_inputs.of_signature(request.freeze, request.signature, model_file.specs(model.graph.input))
     calls = ranks.read(request.calls)
@@ -112,5 +112,5 @@ def _in_opset(model: onnx.ModelProto, request: Request) -> tuple[onnx.ModelProto
             if advised
             else "give a --target or an --opset that is nearer to the file's"
             if own > asked or not newest
-            else f"--precision_mode needs opset {least}: export the model anew, in that opset or a newer one",
+            else f"--precision needs opset {least}: export the model anew, in that opset or a newer one",
         ) from None

@@ -66,18 +66,18 @@ def check(asked: Asked, opset: int) -> None:
     if asked.int8_as:
         if asked.precision != "INT8":
             raise errors.UsageError(
-                f"--int8_as has no effect with --precision_mode={asked.precision}", "leave it out, or choose INT8"
+                f"--int8_as has no effect with --precision={asked.precision}", "leave it out, or choose INT8"
             )
         as_plan.read(asked.int8_as, asked.int8_said)
     if asked.precision == "FP32":
         if asked.fp32_nodes:
             raise errors.UsageError(
-                "--fp32_nodes has no effect with --precision_mode=FP32", "leave it out, or choose another precision"
+                "--fp32_nodes has no effect with --precision=FP32", "leave it out, or choose another precision"
             )
         return
     if opset < least_opset(asked):
         raise errors.UsageError(
-            f"--opset={opset} has no nodes for --precision_mode={asked.precision}", f"give {_LEAST_OPSET} or more"
+            f"--opset={opset} has no nodes for --precision={asked.precision}", f"give {_LEAST_OPSET} or more"
         )
     if asked.precision == "INT8" and not asked.data and not asked.table:
         raise errors.UsageError(

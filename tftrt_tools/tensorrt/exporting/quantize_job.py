@@ -59,7 +59,7 @@ def job(request: ToInt8) -> Answer:
                 if placed.left
                 else ": it has no convolution and no product with constant weights, in FP32"
             ),
-            "export it with another --precision_mode",
+            "export it with another --precision",
         )
     found = _measured(request, request.data, model, placed) if request.data else _of_table(model, placed, request.table)
     if not found.placement.sites:

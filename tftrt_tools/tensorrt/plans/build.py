@@ -92,7 +92,7 @@ def _manifest(plan: str | os.PathLike[str]) -> dict[str, Any]:
     if found is None:
         raise errors.UsageError(
             f"{plan} has no {files.PASSPORT}/{passport.MANIFEST}, which says how its plan was built",
-            f"give the file to `tftrt convert --backend=tensorrt --input_saved_model_dir={plan}/{document.ONNX}`",
+            f"give the file to `tftrt convert --backend=tensorrt {plan}/{document.ONNX}`",
         )
     return found
 

@@ -236,7 +236,7 @@ def _unbuilt() -> errors.TftrtError:
         )
     return errors.TftrtError(
         f"TensorRT {trt.__version__} does not build the plan: {said or 'its log does not say why'}",
-        "--log_file keeps everything that it says; another --precision_mode or other --shapes may do",
+        "--log_file keeps everything that it says; another --precision or other --shapes may do",
     )
 
 

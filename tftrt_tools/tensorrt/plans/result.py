@@ -88,12 +88,12 @@ class Built(passport.Stamped, results.Result):
             * bool(self.held),
             *[
                 f"warning: {len(self.narrowed)} tensors of a spectrum are handed on in FP16 nevertheless, which covers its quiet "
-                "frequencies: `tftrt verify` says what it costs; a file in FP32 and --precision_mode=FP32 keep them"
+                "frequencies: `tftrt verify` says what it costs; a file in FP32 and --precision=FP32 keep them"
             ]
             * bool(self.narrowed),
             *[
                 "warning: the answers are likely wrong (`tftrt verify` tells): TensorRT reads packed channels as rows at "
-                f"{', '.join(self.misread)}; build for another largest batch in --shapes, or with --precision_mode=FP32"
+                f"{', '.join(self.misread)}; build for another largest batch in --shapes, or with --precision=FP32"
             ]
             * bool(self.misread),
             *(

@@ -119,8 +119,7 @@ def edit(calibration: Calibration, edits: Edits, source: str, engine: str | None
         warnings += _left_behind(engine_table, changed)
         if changed and not edited.table.scales:
             raise errors.UsageError(
-                f"no tensor of {engine_table.label} would remain",
-                "convert with --precision_mode=FP16 to do without INT8",
+                f"no tensor of {engine_table.label} would remain", "convert with --precision=FP16 to do without INT8"
             )
         engines.append(edited)
         changes += changed

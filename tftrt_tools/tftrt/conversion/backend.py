@@ -23,7 +23,7 @@ class TfTrt:
     makes = "TF-TRT"
     title = ""
     settings = Settings
-    convert_flags = frozenset({"layers"})
+    convert_flags = frozenset({"layer_precisions"})
     build_flags = frozenset(
         {
             "strip",
@@ -32,7 +32,7 @@ class TfTrt:
             "allow_build_at_runtime",
             "leave_refused_nodes",
             "tags",
-            "layers",
+            "layer_precisions",
             "op_library",
         }
     )

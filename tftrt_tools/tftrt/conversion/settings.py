@@ -200,15 +200,15 @@ def valid(settings: Settings) -> Settings:
             "leave the strategy out, or list the shapes",
         )
     if settings.fp32_nodes and settings.precision_mode == "FP32":
-        raise errors.UsageError("--fp32_nodes has no effect with --precision_mode=FP32", "leave one of them out")
+        raise errors.UsageError("--fp32_nodes has no effect with --precision=FP32", "leave one of them out")
     for name in ("keep_native_nodes", "high_precision_nodes"):
         recipe.check_expression(name, getattr(settings, name))
     if settings.precision_mode != "INT8":
         recipe.check_unused(
             settings,
             ("calibrator", "high_precision_nodes"),
-            f"--precision_mode={settings.precision_mode}",
-            "use --precision_mode=INT8, or leave it out",
+            f"--precision={settings.precision_mode}",
+            "use --precision=INT8, or leave it out",
         )
     frozen_inputs.parse(settings.freeze)
     if settings.fix_sizes:

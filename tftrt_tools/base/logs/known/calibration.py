@@ -115,7 +115,7 @@ NOT_IN_EXPLICIT = known(
     "Calibration with FP32 or FP16 is not supported",
     "Calibration with FP32 or FP16 is not implemented",
     meaning="This mode of TF-TRT takes no calibration.",
-    mend="`tftrt convert --precision_mode=INT8` sets what goes together",
+    mend="`tftrt convert --precision=INT8` sets what goes together",
 )
 BATCH_SKIPPED = known(
     "calibration_batch_skipped",
@@ -141,7 +141,7 @@ NEEDS_FLAG = known(
     "INT8 mode needs to be enabled for networks with QuantizeLayer/DequantizeLayer layers",
     "Int8 precision has been set for a layer or layer output, but int8 is not configured in the builder",
     meaning="The network has Q/DQ nodes, and the build is not told to use INT8.",
-    mend="--precision_mode=INT8; trtexec: --int8",
+    mend="--precision=INT8; trtexec: --int8",
 )
 
 ALL = (

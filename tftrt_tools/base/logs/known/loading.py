@@ -107,7 +107,7 @@ CONFIGURATION = known(
     "PollFilesystemAndReloadConfig failed to ReloadConfig: {why}",
     "Cannot transition to requested config",
     meaning="A new models.config was not taken; the server goes on with the old one.",
-    mend="`tftrt configure --check` says what is wrong in it",
+    mend="`tftrt configure --check_files` says what is wrong in it",
 )
 BATCHING = known(
     "batching_parameters_wrong",
@@ -117,7 +117,7 @@ BATCHING = known(
     "allowed_batch_sizes entries must be monotonically increasing",
     "batch_scheduler not set",
     meaning="The batching parameters contradict each other, so no model loads.",
-    mend="`tftrt configure --check` says where",
+    mend="`tftrt configure --check_files` says where",
 )
 PORT = known(
     "port_taken",
@@ -226,7 +226,7 @@ NOT_RELOADED = known(
     "error",
     "a reload of {file} failed: {said}",
     meaning="The configuration file was read again (--model_config_file_poll_wait_seconds) and refused. What was served before is.",
-    mend="fix what the message names; `tftrt configure --check` says more",
+    mend="fix what the message names; `tftrt configure --check_files` says more",
 )
 
 ALL = (

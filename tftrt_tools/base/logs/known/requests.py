@@ -100,7 +100,7 @@ SERVER_FAULT = known(
     "a fault of the development server: {what}",
     "a bug of the development server",
     meaning="The development server failed by a fault of its own; the traceback behind the line says where.",
-    mend="the call got INTERNAL or status 500; ask the real server (--backend=docker or --backend=binary) the same",
+    mend="the call got INTERNAL or status 500; ask the real server (--launch=docker or --launch=binary) the same",
 )
 
 ALL = (

@@ -19,10 +19,10 @@ DEFAULT_BATCHES = 8
 def source(request: Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Draws batches at the signature's shape or the first of --shapes, each from a seed of its own."""
     rows = row_shapes(request, "give --shapes='INPUT:8x128'")
-    ranges = inputs.parse_ranges(request.options.ranges, "--calibration_ranges")
+    ranges = inputs.parse_ranges(request.options.ranges, "--ranges")
     for name in ranges:
         if name not in rows:
-            raise errors.UsageError(f"--calibration_ranges: no input {name!r}", "inputs here: " + ", ".join(rows))
+            raise errors.UsageError(f"--ranges: no input {name!r}", "inputs here: " + ", ".join(rows))
     shapes = {name: () if row is None else (request.options.batch_size, *row) for name, row in rows.items()}
     # Every batch gets the scalars of the first batch.
     scalars = {name: shape for name, shape in shapes.items() if not shape}

@@ -104,7 +104,7 @@ def _of_engines(seen: Inspection) -> Iterator[Finding]:
             yield Finding(
                 engine.name,
                 "INT8 without a calibration table: it would calibrate in production, for ever, and run natively",
-                "calibrate it, or convert again with --precision_mode=FP16",
+                "calibrate it, or convert again with --precision=FP16",
             )
         if not engine.native_segment:
             lost = (

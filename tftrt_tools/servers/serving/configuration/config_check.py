@@ -54,7 +54,7 @@ class Checked:
 
 @dataclasses.dataclass(frozen=True)
 class Check(records.Record):
-    """The result of `tftrt configure --check`."""
+    """The result of `tftrt configure --check_files`."""
 
     document: ClassVar = "configuration_check"
     written_too: ClassVar = ("passed",)

@@ -190,7 +190,7 @@ def _uncovered(
 
 
 def _checked(texts: Mapping[Kind, str], paths: Mapping[Kind, pathlib.Path]) -> list[str]:
-    """Check the texts as `--check` does. Returns: warnings. Raises: UsageError."""
+    """Check the texts as `--check_files` does. Returns: warnings. Raises: UsageError."""
     warnings: list[str] = []
     for kind, text in texts.items():
         for problem in config_check.check_text(str(paths[kind]), text, kind).problems:

@@ -26,7 +26,7 @@ class Binary(backend.Backend):
         if plan.host not in ("", "0.0.0.0"):
             raise errors.UsageError(
                 f"--host={plan.host}: {PROGRAM} listens on all addresses and cannot be told otherwise",
-                "leave --host out, or use --backend=docker or --backend=local",
+                "leave --host out, or use --launch=docker or --launch=local",
             )
 
     def command(self, plan: Plan) -> backend.Command:
@@ -41,5 +41,5 @@ def refuse_port_zero(plan: Plan) -> None:
     """Raise UsageError if `plan` lets the server choose the gRPC port: only the development server can do that."""
     if plan.port == 0:
         raise errors.UsageError(
-            f"--port=0: to {PROGRAM} that is no gRPC port at all", "name a port; --backend=local finds a free one for 0"
+            f"--port=0: to {PROGRAM} that is no gRPC port at all", "name a port; --launch=local finds a free one for 0"
         )

@@ -55,7 +55,7 @@ def served(
 ) -> Iterator[Running]:
     """Serve SavedModel directories.
 
-    Args: models: {name: directory}. backend: as --backend of `tftrt serve`. image: of Docker. log_file: where the server's log is kept,
+    Args: models: {name: directory}. backend: as --launch of `tftrt serve`. image: of Docker. log_file: where the server's log is kept,
       None for nowhere. env: variables to set in the server, {name: text}. flags: {name: value} of the server's flags beside those that
       name the models and the port, and the number of its gRPC threads, which is no limit to the load that it is started for.
     Yields: Running. Raises: UsageError; TftrtError where the server does not start.

@@ -25,7 +25,7 @@ def choose(name: str, image: str = "") -> tuple[Backend, str]:
             return launcher, "; ".join([reason, *passed])
         passed.append(reason)
     mends = {
-        "binary": "install it, or use --backend=docker or --backend=local",
-        "docker": "fix that, or use --backend=local for the development server",
+        "binary": "install it, or use --launch=docker or --launch=local",
+        "docker": "fix that, or use --launch=local for the development server",
     }
-    raise errors.TftrtError(f"--backend={name}: {passed[0]}", mends[name])
+    raise errors.TftrtError(f"--launch={name}: {passed[0]}", mends[name])

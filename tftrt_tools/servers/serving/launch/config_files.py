@@ -27,7 +27,7 @@ def read(flag: str, path: str) -> Any:
         return config_messages.parse(kind, text)
     except config_messages.SyntaxProblem as problem:
         place = f"{path}:{problem.line}" if problem.line else path
-        mend = problem.mend or f"`tftrt configure --check {path}` says more"
+        mend = problem.mend or f"`tftrt configure --check_files {path}` says more"
         raise errors.TftrtError(f"--{flag}: {place}: {problem.text}", mend) from None
 
 

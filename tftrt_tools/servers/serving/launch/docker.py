@@ -39,7 +39,7 @@ class Docker(backend.Backend):
         binary.refuse_port_zero(plan)
         if plan.values["grpc_socket_path"]:
             raise errors.UsageError(
-                "--grpc_socket_path: the socket would be inside the container", "use --backend=binary, or leave it out"
+                "--grpc_socket_path: the socket would be inside the container", "use --launch=binary, or leave it out"
             )
         self._refuse_foreign_engines(plan)
 

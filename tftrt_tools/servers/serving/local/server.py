@@ -146,7 +146,7 @@ def _refuse_absent(options: types.SimpleNamespace) -> None:
     for name in _ABSENT:
         if getattr(options, name) != server_flags.DEFAULTS[name]:
             raise failure.unimplemented(
-                f"the development server has no --{name}; use --backend=binary or --backend=docker"
+                f"the development server has no --{name}; use --launch=binary or --launch=docker"
             )
     if options.batching_parameters_file and not options.enable_batching:
         raise failure.invalid(

@@ -2,7 +2,7 @@
 
 from tftrt_tools.servers.client import Client, ServingError, Tls, TritonClient, protocols
 
-_MENDS = {"DEADLINE_EXCEEDED": "is that the gRPC port of a TensorFlow Serving? --deadline_seconds waits longer"}
+_MENDS = {"DEADLINE_EXCEEDED": "is that the gRPC port of a TensorFlow Serving? --timeout_seconds waits longer"}
 
 
 def connected(address: str, deadline_seconds: float = 10, tls: Tls | None = None) -> Client:

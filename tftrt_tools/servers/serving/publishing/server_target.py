@@ -98,7 +98,7 @@ def _taken(tensorflow: installed.TensorFlow, tensorrt: str) -> bool:
 
 
 def resolve(name: str, compute_capability: str, here: Machine) -> Target:
-    """The Target that --target and --compute_capability name.
+    """The Target that --server_image and --compute_capability name.
 
     Args: name: "local" or an image; compute_capability: such as "8.6", or "" for this machine's (local) or any (an image); here: Machine.
     Raises: UsageError for an unknown image, and for a text that is not a compute capability.

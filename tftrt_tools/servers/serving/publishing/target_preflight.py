@@ -98,7 +98,7 @@ def _of_tftrt(facts: Facts, target: Target) -> Iterator[Obstacle]:
     if target.own:
         yield Obstacle(
             f"the TensorFlow {target.tensorflow} here has no TF-TRT: the model's engine ops do not load in it",
-            f"name the server that will run it with --target, use a TensorFlow of {newest} or earlier with CUDA, {original}",
+            f"name the server that will run it with --server_image, use a TensorFlow of {newest} or earlier with CUDA, {original}",
         )
     elif target.gpu:
         yield Obstacle(
@@ -136,7 +136,7 @@ def engine_obstacles(
         if target.tensorrt is None and target.own:
             yield Obstacle(
                 "the model carries engines, and the TensorFlow here finds no TensorRT that it takes",
-                f"`tftrt doctor` says what is missing; or name the server that will run it with --target; or {ways}",
+                f"`tftrt doctor` says what is missing; or name the server that will run it with --server_image; or {ways}",
             )
         elif target.tensorrt is None:
             yield Obstacle(f"the model carries engines, and which TensorRT {target.name} has is not known", ways)
@@ -170,7 +170,7 @@ def _of_tables(facts: Facts, target: Target) -> Iterator[Obstacle]:
             yield Obstacle(
                 f"the model's INT8 table was made for TensorRT {tensorrt}, and {target.name}, which would build from it, has "
                 f"{target.tensorrt}",
-                f"calibrate with that TensorRT, convert with --precision_mode=FP16, or use {images.OWN}",
+                f"calibrate with that TensorRT, convert with --precision=FP16, or use {images.OWN}",
             )
 
 
@@ -189,7 +189,7 @@ def _notes(facts: Facts, target: Target) -> Iterator[str]:
         if needed:
             yield f"the engines need a GPU of compute capability {', '.join(needed)}; --compute_capability compares it with the server's"
     if facts.assets and target.own:
-        yield "compared with this machine only: a server with another TensorRT ends when it loads these engines; --target compares"
+        yield "compared with this machine only: a server with another TensorRT ends when it loads these engines; --server_image compares"
     if "serve" not in seen.tags or len(seen.tags) > 1:
         yield f"the model's tags are {','.join(seen.tags)}: start the server with --saved_model_tags={','.join(seen.tags)}"
     saved, runs = releases.minor(seen.tensorflow), releases.minor(target.tensorflow)
@@ -223,6 +223,6 @@ def _ways_out(model: str | pathlib.Path, tensorrt: str | None, target: Target) -
     ways = f"take them away and let warm-up build them in the server: `tftrt build {model} --strip`"
     reads = images.with_tensorrt(tensorrt) if tensorrt else None
     if reads:
-        return f"{ways}; or serve them with --target={reads}"
+        return f"{ways}; or serve them with --server_image={reads}"
     # Such as 8.6.0, which no image has.
     return f"{ways}; or build them with TensorRT {target.tensorrt}" if target.tensorrt else ways

@@ -27,7 +27,7 @@ class LogWatch:
                 self._position = file.seek(0, os.SEEK_END)
         except OSError as error:
             raise errors.UsageError(
-                f"--log_file={path}: {error.strerror}", "give the file that the server writes its log to"
+                f"--server_log={path}: {error.strerror}", "give the file that the server writes its log to"
             ) from None
 
     def new(self) -> str:

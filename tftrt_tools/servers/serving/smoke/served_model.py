@@ -75,7 +75,7 @@ class Asking:
             if error.code == "DEADLINE_EXCEEDED":
                 raise errors.TftrtError(
                     f"no answer from {self.address} for the model's metadata within {self._timeout:g} s",
-                    "see the server's log; --timeout waits longer",
+                    "see the server's log; --timeout_seconds waits longer",
                 ) from None
             if error.code in ("NOT_FOUND", "INVALID_ARGUMENT"):
                 raise NotServed(
@@ -106,7 +106,7 @@ class Asking:
             if error.code == "DEADLINE_EXCEEDED":
                 raise errors.TftrtError(
                     f"no answer from {self.address} for {what} within {self._timeout:g} s",
-                    "--timeout waits longer: a request that builds engines takes minutes",
+                    "--timeout_seconds waits longer: a request that builds engines takes minutes",
                 ) from None
             # A full batching queue of a healthy server is UNAVAILABLE too.
             if error.code in _GONE and not self._answers():

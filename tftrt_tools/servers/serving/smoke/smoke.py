@@ -385,7 +385,7 @@ class _Asked:
             remarks.append(f"start the server with {gate.VARIABLE}=False: a request that would run natively then fails")
         if not self._log:
             remarks.append(
-                "--log_file=FILE, with the server started with TF_CPP_VMODULE=trt_engine_op=1 and TF_CPP_MIN_LOG_LEVEL=0: each "
+                "--server_log=FILE, with the server started with TF_CPP_VMODULE=trt_engine_op=1 and TF_CPP_MIN_LOG_LEVEL=0: each "
                 "run of an engine is a line of its log"
             )
         if not self._native:

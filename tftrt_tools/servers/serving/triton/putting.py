@@ -166,7 +166,7 @@ def _unfit_note(
     if not served:
         return f"{cause}; Triton cannot go back to {'it' if len(unfit) == 1 else 'them'}"
     flags = [
-        *(["--version"] if any(one.number > number for one in there) else []),
+        *(["--model_version"] if any(one.number > number for one in there) else []),
         *(["--triton_versions"] if count > 1 else []),
     ]
     raise errors.UsageError(

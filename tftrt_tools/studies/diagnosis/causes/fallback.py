@@ -27,12 +27,7 @@ def look(case: Case) -> Said:
         rule=rule,
         evidence=(*case.call.later.reasons[:2], *([f"engines were built for {_built(case)}"] if _built(case) else [])),
         mend="build an engine for this shape too, or pad requests to a shape that has one",
-        command=(
-            "build",
-            case.model,
-            f"--shapes={all_shapes(case)}",
-            f"--output_saved_model_dir={beside(case, 'shapes')}",
-        ),
+        command=("build", case.model, f"--shapes={all_shapes(case)}", f"--output={beside(case, 'shapes')}"),
     )
 
 

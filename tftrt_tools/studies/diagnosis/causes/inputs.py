@@ -50,7 +50,7 @@ def look(case: Case) -> Said:
             "--forms=uint8",
             "--image_scale=1/255",
             f"--signature_keys={case.call.signature}",
-            f"--output_saved_model_dir={beside(case, 'uint8')}",
+            f"--output={beside(case, 'uint8')}",
         ),
     )
 

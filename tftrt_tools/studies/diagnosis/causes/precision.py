@@ -45,7 +45,8 @@ def look(case: Case) -> Said:
         ),
         mend="convert without these flags"
         if flags
-        else "`tftrt build --layers` says layer by layer what has no range; where TensorRT found the wider kernel as fast, nothing is lost",
+        else "`tftrt build --layer_precisions` says layer by layer what has no range; where TensorRT found the wider kernel as fast, "
+        "nothing is lost",
         command=converted_again(case, requested.lower(), *(f"--{name}=" for name in flags)) if flags else (),
     )
 

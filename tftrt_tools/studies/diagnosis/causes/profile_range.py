@@ -51,7 +51,7 @@ def look(case: Case) -> Said:
             case.model,
             f"--shapes={all_shapes(case)}",
             "--dynamic_shape_profile_strategy=Optimal",
-            f"--output_saved_model_dir={beside(case, 'optimal')}",
+            f"--output={beside(case, 'optimal')}",
         ),
     )
 

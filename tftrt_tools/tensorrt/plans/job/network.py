@@ -139,7 +139,7 @@ def _check_types(trt: ModuleType, network: tensorrt.INetworkDefinition, precisio
     if wanted and not wanted & found:
         raise errors.TftrtError(
             f"nothing in the ONNX file is {precision}, and in a strongly typed network only the file's types count",
-            "export it with that precision, or build with --precision_mode=FP32",
+            "export it with that precision, or build with --precision=FP32",
         )
 
 

@@ -175,7 +175,7 @@ def _warnings(request: Request, tally: Tally, seen: _Seen, kind: str) -> Iterato
     yield from tally.integers.lines(kind)
     if options.random:
         yield f"random data (seed {options.seed}): the ranges say nothing about real inputs"
-        own = execution_inputs.parse_ranges(options.ranges, "--calibration_ranges")
+        own = execution_inputs.parse_ranges(options.ranges, "--ranges")
         yield from (f"random: {line}" for line in drawing.drew(request.specs, [seen.shapes], own))
     if seen.samples < USUAL_SAMPLES:
         yield f"{seen.samples} samples: {USUAL_SAMPLES} or more are usual"

@@ -1,0 +1,72 @@
+"""Names that flags had before. They go on working, on a command line and in a file of flags: helps leave them out, and a note names the new
+ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from absl import flags
+
+# {name: its name before} of the commands that have the flag.
+_OF_ALL = {
+    "accuracy": ("goal",),
+    "backend": ("backends",),
+    "batch_size": ("batch_sizes",),
+    "calibration_method": ("calibration_methods",),
+    "candidate_address": ("candidate_server",),
+    "native_address": ("native_server",),
+    "output": ("output_saved_model_dir",),
+    "precision": ("precision_mode", "precisions"),
+    "ranges": ("calibration_ranges",),
+    "seed": ("calibration_seed",),
+    "server_image": ("image",),
+    "signature_keys": ("signature_name", "signature_key"),
+    "timeout_seconds": ("timeout", "deadline_seconds"),
+}
+# {command: {name: its name before}}, where it was another one in other commands.
+_OF_ONE: Mapping[str, Mapping[str, str]] = {
+    "bench": {"launch": "backend"},
+    "build": {"layer_precisions": "layers", "wait_seconds": "place_seconds"},
+    "calibrate": {"output": "output_table"},
+    "configure": {"check_files": "check", "output": "output_dir"},
+    "convert": {"layer_precisions": "layers", "model": "input_saved_model_dir"},
+    "data": {"data_rows": "rows"},
+    "diagnose": {"address": "server", "work_dir": "trials_dir"},
+    "history": {"history_name": "name"},
+    "profile": {"top": "rows"},
+    "promote": {"model_version": "version", "version_label": "label"},
+    "publish": {"model_version": "version", "server_image": "target"},
+    "regress": {"address": "server", "launch": "backend"},
+    "serve": {"launch": "backend"},
+    "smoke": {"requests": "repeats", "server_log": "log_file"},
+    "versions": {"version_labels": "labels"},
+}
+
+
+def names(command: str, defined: flags.FlagValues) -> dict[str, str]:
+    """{name before: name} of the flags of a command."""
+    known = {old: new for new, olds in _OF_ALL.items() if _has(defined, new) for old in olds}
+    known |= {old: new for new, old in _OF_ONE.get(command, {}).items()}
+    return {old: new for old, new in known.items() if old not in defined or defined[old] is defined[new]}
+
+
+def _has(defined: flags.FlagValues, name: str) -> bool:
+    """Whether a flag has this name now."""
+    return name in defined and bool(defined[name].name == name)
+
+
+def note(command: str, values: flags.FlagValues, argv: Sequence[str]) -> str:
+    """Which names of `argv`, and of the files of flags that it names, are old; "" where none is."""
+    known = names(command, values)
+    said = {}
+    for word in values.read_flags_from_files(list(argv)):
+        if word == "--":
+            break
+        name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
+        old = name if name in known else name.removeprefix("no")
+        if old in known and (old == name or values[old].boolean):
+            said[old] = known[old]
+    return "; ".join(f"--{old} is --{new} now" for old, new in said.items())
