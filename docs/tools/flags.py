@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.command_line import cli
-from tftrt_tools.command_line.commands import _flags, _help, _topics
+from tftrt_tools.command_line.commands import _flags, _help, _older, _topics
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -75,7 +75,19 @@ def text() -> str:
         if rows:
             cells = [(row.flag, row.what, row.default, ", ".join(users[row])) for row in rows]
             lines += ["", f"### {topic}", *_table(("flag", "what for", "default", "commands"), sorted(cells))]
+    lines += ["", "## Names of before", "", "They go on working. A note names the new one."]
+    lines += _table(("before", "now", "commands"), _before())
     return "\n".join(lines) + "\n"
+
+
+def _before() -> list[tuple[str, ...]]:
+    """The rows of the flags that had another name."""
+    users = collections.defaultdict(list)
+    for command in cli.COMMANDS:
+        values = _flags.defaults(importlib.import_module(f"tftrt_tools.command_line.commands.{command}"))
+        for old, new in _older.names(command, values).items():
+            users[f"`--{old}`", f"`--{new}`"].append(command)
+    return sorted((old, new, ", ".join(commands)) for (old, new), commands in users.items())
 
 
 def _groups(command: str) -> dict[str, dict[str, _Row]]:

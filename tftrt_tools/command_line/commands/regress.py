@@ -307,7 +307,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     lost = _write(done, values, name)
     if values.save_baseline == baseline.AUTO and not (lost or done.ended):
-        _next.show(values, ["history", f"--name={name}", *_next.given(values, ("history_dir",))])
+        _next.show(values, ["history", f"--history_name={name}", *_next.given(values, ("history_dir",))])
     for line in lost:
         print(f"tftrt: error: {line}", file=sys.stderr)
     wrong = failure(done, values)
