@@ -200,10 +200,7 @@ def test_what_a_step_reads_an_earlier_one_has_made():
             values = dict(word.lstrip("-").partition("=")[::2] for word in argv[2:] if word.startswith("--"))
             named = [word for word in argv[2:] if word.startswith("/")]
             output = named.pop() if argv[1] == "convert" else values.get("output")
-            reads = [
-                *named,
-                *(values[key] for key in ("native", "candidate", "data", "model_config_file") if key in values),
-            ]
+            reads = [*named, *(values[key] for key in ("data", "model_config_file") if key in values)]
             assert {one for one in reads if one.startswith("/")} <= made, argv
             if output:
                 made |= {output, *(f"{output}/{kind}" for kind in KINDS)}

@@ -368,7 +368,7 @@ def test_without_its_process_nothing_is_certain_and_what_would_settle_it_is_list
     done = asked(house, "digits", model_dir=str(house.models / "digits"))
     assert (done.engines.answer, done.engines.certainty) == ("cannot tell", "") and done.passed
     assert [one for one in done.engines.settle if gate.VARIABLE in one] and [
-        one for one in done.engines.settle if "--log_file" in one
+        one for one in done.engines.settle if "--server_log" in one
     ]
     assert done.model.to_dict()["named_by_server"] is False
     native = asked(house, "digits_native", model_dir=str(house.models / "digits_native"))

@@ -72,7 +72,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 def _nothing(found: History, values: flags.FlagValues) -> int:
     """No result was kept yet. Returns: the exit code. Raises: TftrtError where a step or a plot was asked for."""
-    begin = "`tftrt regress --native=MODEL --candidate=MODEL --save_baseline=auto` keeps the first one"
+    begin = "`tftrt regress NATIVE CANDIDATE --save_baseline=auto` keeps the first one"
     if values.fail_on_step or values.plot:
         raise errors.TftrtError(f"there are no results in {found.directory}", begin)
     _output.write_json(found, values.json)

@@ -1,4 +1,4 @@
-"""usage: tftrt regress NATIVE CANDIDATE [--flags]   (or --native=MODEL --candidate=MODEL)
+"""usage: tftrt regress NATIVE CANDIDATE [--flags]
 
 Is the candidate slower than the native model, faster, the same, or can nobody tell? Both run in one process, with the runtime of
 TensorFlow Serving and without a server, so the ratio is the models' own. They get the same requests in interleaved rounds. The rounds are
@@ -19,15 +19,15 @@ Exit codes: 0 everything holds, 3 something does not, 4 nobody can tell: too noi
 written, and marked).
 
 examples:
-  tftrt regress --native=resnet --candidate=resnet_fp16
-  tftrt regress --native=resnet --candidate=resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
-  tftrt regress --native=resnet --candidate=resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
-  tftrt regress --address=gpu7:8500 --native=resnet --candidate=resnet_fp16 --shapes='image:8x224x224x3'
-  tftrt regress --launch=binary --native=resnet --candidate=resnet_fp16 --concurrency=4
-  tftrt regress --native=resnet_plan --candidate=resnet_plan10 --candidate_python=trt10/bin/python
-  tftrt regress --native=resnet --candidate=resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
-  tftrt regress --native_address=gpu7:8500 --native=resnet --candidate_address=triton://gpu7:8001 --candidate=resnet
-  tftrt regress --address=gpu7:8500 --native=resnet --native_label=stable --candidate=resnet --candidate_label=canary
+  tftrt regress resnet resnet_fp16
+  tftrt regress resnet resnet_fp16 --speed_up_at_least=1.5 --no_engine_fallback --junit=regress.xml
+  tftrt regress resnet resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
+  tftrt regress resnet resnet_fp16 --address=gpu7:8500 --shapes='image:8x224x224x3'
+  tftrt regress resnet resnet_fp16 --launch=binary --concurrency=4
+  tftrt regress resnet_plan resnet_plan10 --candidate_python=trt10/bin/python
+  tftrt regress resnet resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
+  tftrt regress resnet resnet --native_address=gpu7:8500 --candidate_address=triton://gpu7:8001
+  tftrt regress resnet resnet --address=gpu7:8500 --native_label=stable --candidate_label=canary
 """
 
 from __future__ import annotations

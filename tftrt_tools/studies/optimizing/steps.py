@@ -120,8 +120,8 @@ def _simulate(known: Known) -> Commands:
     made, page = asked.path(INT8), asked.path("verify-int8.html")
     words = [
         "convert",
-        f"--model={asked.model}",
-        f"--output={made}",
+        asked.model,
+        made,
         "--overwrite",
         "--precision=INT8",
         f"--calibration_table={asked.path(TABLE)}",
@@ -194,16 +194,17 @@ def _tune_cut(document: Mapping[str, Any]) -> bool:
 def _convert(known: Known) -> Commands:
     asked = known.asked
     place = asked.path(CONVERTED) if known.repeated else asked.output
-    output = [f"--output={place}", "--overwrite", *asked.given(CACHE)]
+    anew = ["--overwrite", *asked.given(CACHE)]
     flags = pathlib.Path(asked.path(f"{TUNING}/{FLAGS}"))
     if known.document(knowledge.TUNE) and flags.is_file():
         # The flags name the model, and a table that follows from the rows.
         inputs = [asked.model, *known.data, *known.calibration]
-        return [Command("convert", ["convert", f"--flagfile={flags}", *output], [place], inputs)]
+        return [Command("convert", ["convert", f"--flagfile={flags}", f"--output={place}", *anew], [place], inputs)]
     words = [
         "convert",
-        f"--model={asked.model}",
-        *output,
+        asked.model,
+        place,
+        *anew,
         f"--precision={known.precision}",
         *asked.given(SOURCE),
         *graph_words(known),
