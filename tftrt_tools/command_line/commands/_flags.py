@@ -70,7 +70,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
     whole_file.check_places(path for path in outputs if path and path != "-")
     written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}
-    _check_unread(values, positional, sorted(written.intersection(values)))
+    _check_unread(values, positional, sorted(written.intersection(_help.shown(values))))
     return values, positional
 
 
