@@ -178,7 +178,7 @@ def build(
 
     Args:
       model: path of what `convert` made. shapes: to build engines for; of a plan by default its own. output: by default the
-      model itself is replaced. strip: take the engines away instead. repeat: builds, of which the fastest is kept. overwrite: replace what
+      model itself is replaced. strip: remove the engines instead. repeat: builds, of which the fastest is kept. overwrite: replace what
       is at the output. flags: the others of `tftrt build --help`.
 
     Returns: Build: `built`, `unbuilt`; Built of a plan; Repeated with repeat; FleetBuild with on. Raises: CheckFailed where an
@@ -399,7 +399,7 @@ def regress(
 
     Args:
       native, candidate: paths of two models; with server= their names there. data, shapes: of the requests. rounds, max_rounds: how long it
-      measures. min_effect: the smallest difference that counts, as a share [0.03]. accuracy: goals on the answers, judged against labels
+      measures. min_effect: the smallest difference that counts, as a fraction [0.03]. accuracy: goals on the answers, judged against labels
       where they need some. speed_up_at_least: a goal. allow_worse: accept a slower candidate.
       flags: the others of `tftrt regress --help`.
 

@@ -68,8 +68,8 @@ def define_method(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "calibration_method",
         methods.AUTO,
-        "of the toolkit: entropy (as TensorRT), percentile, mse, max, or "
-        "auto: the one of them that harms the outputs least where INT8 is simulated on a part of the calibration data",
+        "the toolkit's method: entropy (as TensorRT's), percentile, mse or max; auto takes the one with the smallest "
+        "error when INT8 is simulated on part of the calibration data",
         **text,
     )
     flags.DEFINE_float("calibration_percentile", methods.PERCENTILE, "of |x|, for the method percentile", **text)

@@ -95,7 +95,7 @@ def define_load(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "generators",
         1,
-        "with --on: load generators that share the load, each on a machine of its own where there are as many",
+        "with --on: load generators that share the load, each on a machine of its own if there are enough",
         lower_bound=1,
         **text,
     )

@@ -12,7 +12,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean(
         "allow_constant_outputs",
         False,
-        "accept answers that show nothing: all zero, empty, or the same for every input",
+        "accept answers that show nothing: all zero, empty, or equal for every input",
         flag_values=values,
     )
     flags.DEFINE_multi_string(

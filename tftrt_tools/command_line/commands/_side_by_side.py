@@ -71,7 +71,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "min_effect",
         0.03,
-        "with MODEL: the smallest difference that counts, as a share",
+        "with MODEL: the smallest difference that counts, as a fraction",
         lower_bound=0.001,
         upper_bound=10,
         **text,

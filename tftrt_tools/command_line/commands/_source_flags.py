@@ -41,7 +41,7 @@ def define(values: flags.FlagValues) -> None:
 def define_op_library(values: flags.FlagValues) -> None:
     """The flag of every command that loads models; `cli` reads it."""
     flags.DEFINE_multi_string(
-        "op_library", [], "a library of custom ops that the model needs (.so); once for each", flag_values=values
+        "op_library", [], "a library (.so) of custom ops that the model needs", flag_values=values
     )
 
 

@@ -3,34 +3,35 @@
        tftrt bench --in_process=MODEL_DIR [--flags]
        tftrt bench --tune_batching=MODEL_DIR --slo=PROMISE [--flags]
 
-MODEL …: how fast models of any kind answer here, without a server: SavedModels, ONNX files, plans, PyTorch programs. One process has all
-of them, and they get the same requests in interleaved rounds. Each is held against the first, by the rule of `tftrt regress`; more rounds
-are added until that is sure, at most --max_rounds.
+MODEL …: how fast are these models on this machine, without a server? Models may be SavedModels, ONNX files, plans or PyTorch programs.
+All of them run in one process and get the same requests in interleaved rounds. Each model is compared with the first one, by the rule
+of `tftrt regress`. `bench` adds rounds until every comparison is certain, up to --max_rounds.
 
-ADDRESS: how fast a running TensorFlow Serving (the binary, the image or the development server) answers Predict. It is HOST:PORT of the
-gRPC port; triton://HOST:PORT is a Triton's. Requests are serialised before the clock starts; several different ones are sent in turn.
+ADDRESS: how fast does a running TensorFlow Serving (the binary, the image or the development server) answer Predict requests? ADDRESS is
+HOST:PORT of its gRPC port, or triton://HOST:PORT of a Triton. Requests are serialised before the clock starts. Several different requests
+are sent in turn.
 
---scenario=closed keeps --concurrency requests under way: each waits for an answer before the next is sent. --scenario=open sends at
---rate, as users do, whether or not earlier requests were answered, and counts a request's time from the instant at which it was due.
---scenario=offline makes all requests due at once and measures how long they take. Lists of --concurrency, --rate and --batch_size are
-swept: each combination is a row.
+--scenario=closed keeps --concurrency requests under way: each sender waits for an answer before it sends the next request.
+--scenario=open sends at --rate, as users do, whether or not earlier requests were answered. The time of a request counts from the moment
+at which it was due. --scenario=offline makes all requests due at once and measures how long they take. --concurrency, --rate and
+--batch_size take lists: each combination is a row.
 
---slo='p99<20ms' with --scenario=open and no --rate searches for the highest rate that keeps it; otherwise every row has to keep it.
+--slo='p99<20ms' with --scenario=open and no --rate searches for the highest rate that keeps the SLO. Otherwise every row has to keep it.
 A percentile is shown only if enough requests were answered (130 for p95, 662 for p99, 6636 for p99.9).
 
-With --in_process the same requests also go to the same runtime without a server, in a process of its own: the difference is the price of
-serving. With --rest the server's own counters are read before and after each row. --breakdown puts both together with a trace of the model
-in process: where the time of a request goes, in parts that add up to it.
+--in_process sends the same requests to the same runtime without a server, in a process of its own. The difference is the cost of
+serving. --rest reads the server's own counters before and after each row. --breakdown combines both with a trace of the model in
+process, and shows where the time of a request goes. The parts add up to the whole.
 
---on=ray://HEAD:10001 --generators=4 has four machines of a Ray cluster send the load of ADDRESS: one schedule, or one number of requests
-under way, shared out. They begin together, by clocks that are compared; percentiles are those of all requests.
+--on=ray://HEAD:10001 --generators=4 lets four machines of a Ray cluster send the load. They share one schedule, or one number of requests
+under way, and begin together: their clocks are compared. Percentiles are those of all requests.
 
---tune_batching searches the batching parameters for a model: each trial starts a server (--launch) with other parameters and searches the
-highest rate that keeps the percentile of --slo there. Batch sizes come from the engines. The trials are kept in --work_dir: the same
-command goes on where an interrupted one ended. The winner is compared with a server without batching, in turns.
+--tune_batching searches the batching parameters for a model. Each trial starts a server (--launch) with other parameters and searches
+for the highest rate that keeps the percentile of --slo. Batch sizes come from the engines. The trials are kept in --work_dir: the same
+command continues an interrupted search. At the end the winner is compared with a server without batching, in turns.
 
-Exit code 3: --slo or --require_no_errors does not hold, or answers are wrong. 1: no server there or no more at the end, or every request
-failed.
+Exit codes: 3 if --slo or --require_no_errors does not hold, or if answers are wrong; 1 if the server cannot be reached, stopped
+answering, or failed every request.
 
 examples:
   tftrt bench resnet resnet_fp16 resnet.onnx --shapes='image:8x224x224x3'
@@ -114,7 +115,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_integer("seed", 0, "seed of random inputs and of Poisson arrivals", lower_bound=0, **text)
-    flags.DEFINE_integer("distinct", 16, "different requests that are sent in turn", lower_bound=1, **text)
+    flags.DEFINE_integer("distinct", 16, "number of different requests, sent in turn", lower_bound=1, **text)
     flags.DEFINE_string("scenario", "closed", "closed, open or offline", **text)
     flags.DEFINE_list(
         "concurrency", [], "requests under way at once, closed [1] and offline [4]; a list is swept", **text
@@ -153,7 +154,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "resolution",
         0.05,
-        "how close the search for --slo comes, as a share of the rate",
+        "precision of the search for --slo, as a fraction of the rate",
         lower_bound=0.001,
         upper_bound=1,
         **text,

@@ -2,22 +2,23 @@
        tftrt build MODEL --strip [--flags]
        tftrt build PLAN [--shapes=SHAPES] [--flags]
 
-Builds the TensorRT engines of all signatures of a converted model, on the GPU that will serve it. It checks each declared
-shape in a fresh process. It replaces the model in one step, or leaves it as it was; with --output it writes the result
-there instead. It does not read the engines that the model carries, so those of another TensorRT or GPU do no harm. It takes engines from
-the engine cache if they are there.
+Builds the TensorRT engines of all signatures of a converted model, on the GPU that will serve it, and checks each declared shape in a
+fresh process. The model is replaced in one step, or stays as it was. With --output the result is written there instead. `build` ignores
+the engines that the model already carries, so engines of another TensorRT or GPU do no harm. It takes engines from the engine cache if
+they are there.
 
---repeat=N builds everything N times and keeps the fastest: TensorRT chooses kernels by timings, so that builds differ. It uses neither the
-engine cache nor TensorRT's timing cache, for these would repeat the first build. The builds are timed at each declared shape, in turns.
+--repeat=N builds everything N times and keeps the fastest build: TensorRT chooses kernels by timing them, so builds differ. The engine
+cache and TensorRT's timing cache are not used, because they would repeat the first build. The builds are timed in turns at each
+declared shape.
 
---strip removes the engines instead: the copy runs on any GPU, and each target builds its own. It needs no GPU.
+--strip removes the engines instead. The stripped model runs on any GPU, and each server builds its own engines. This needs no GPU.
 
---on builds for other kinds of GPU than this machine's: the model travels to a machine of a fleet that has one, and its engines come back in
---output, a folder for each kind. It needs Ray: the extra `fleet`. Exit codes: 0 every kind is there, 3 one is not (--json
-and --junit say which, and why), 1 the fleet does not answer, or a file was not written, 2 wrong usage.
+--on builds for other kinds of GPU. The model is sent to a machine that has such a GPU, and comes back with its engines: --output gets a
+folder for each kind of GPU. This needs Ray (the extra `fleet`). Exit codes: 0 every kind of GPU has its model; 3 at least one has not
+(--json and --junit say which, and why); 1 the fleet does not answer, or a file could not be written; 2 wrong usage.
 
-A plan directory (`tftrt convert --backend=tensorrt`) is built anew from the model.onnx and the settings that it keeps, for this machine's
-GPU and TensorRT, or comes from the engine cache; --shapes changes its profiles. Its old plan is not read.
+A plan directory (`tftrt convert --backend=tensorrt`) is built again for this machine's GPU and TensorRT, from the model.onnx and the
+settings that it keeps, or comes from the engine cache. --shapes changes its profiles. The old plan is not read.
 
 examples:
   tftrt build resnet_fp16 --shapes='image:1x224x224x3,8x224x224x3'
@@ -103,7 +104,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     _source_flags.define_op_library(values)
-    flags.DEFINE_boolean("strip", False, "take the engines away", **text)
+    flags.DEFINE_boolean("strip", False, "remove the engines", **text)
     flags.DEFINE_string("output", None, "directory to make; by default the model itself is replaced", **text)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel or plan directory that is at --output", **text)
     flags.DEFINE_string(
@@ -135,7 +136,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "repeat",
         1,
-        "builds, of which the fastest is kept: by the geometric mean of the median times at the declared shapes",
+        "number of builds, of which the fastest is kept (by the geometric mean of the median times at the declared shapes)",
         lower_bound=1,
         upper_bound=MOST_BUILDS,
         **text,

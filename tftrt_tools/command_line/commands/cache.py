@@ -1,13 +1,13 @@
 """usage: tftrt cache list|clear|remove ID…|dir [--flags]
 
-Shows and clears the engine cache. It keeps the engines and plans built here under everything that they depend on (segment or ONNX file,
-shapes, precision, GPU, versions, …), so the next build of the same one only copies it. It needs no care: it has a maximum size, drops the
-least recently used entries, and a damaged entry is built again.
+Shows and clears the engine cache. The cache keeps the engines and plans that were built here, under everything that they depend on
+(segment or ONNX file, shapes, precision, GPU, versions, …). A second build of the same engine only copies it. The cache needs no care: it
+has a maximum size, drops the entries that were not used for the longest time, and rebuilds a damaged entry.
 
-  list       its entries, the most recently used first
+  list       show the entries, the most recently used first
   remove ID  remove entries; an ID is the beginning of a name that `list` shows
-  clear      remove all, or, with --engine_cache_max_bytes, only until the rest has that size
-  dir        print its folder
+  clear      remove all entries, or with --engine_cache_max_bytes only until the rest has that size
+  dir        print the folder
 
 An entry that another process is building stays.
 

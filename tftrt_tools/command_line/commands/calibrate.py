@@ -1,15 +1,15 @@
 """usage: tftrt calibrate MODEL --calibration_data=DATA --output=FILE [--flags]
        tftrt calibrate MODEL --calibration_data=DATA --compare [--output=FILE] [--flags]
 
-Finds the range of every tensor inside the INT8 engines that `tftrt convert` would make of MODEL, by running it on representative data,
-and writes them to a calibration file for `tftrt convert --calibration_table`. Needs no GPU. `tftrt table` shows, compares, merges and
-edits such files.
+Finds the range of every tensor in the INT8 engines that `tftrt convert` would make of MODEL. It runs the model on representative data and
+writes the ranges to a calibration file for `tftrt convert --calibration_table`. It needs no GPU. `tftrt table` shows, compares, merges
+and edits such files.
 
-MODEL is a SavedModel or a Keras file (.keras, .h5); give the flags that decide its engines as in the conversion. Or MODEL is a converted
-model of any precision; then its engines are calibrated.
+MODEL is a SavedModel or a Keras file (.keras, .h5): give the same flags as for the conversion, because they decide the engines. MODEL may
+also be a converted model of any precision: its own engines are calibrated then.
 
---compare prints the SNR of each output in INT8 with every calibration method. It simulates INT8 on batches of DATA that did not give the
-ranges.
+--compare prints the SNR of each output in INT8 for every calibration method. INT8 is simulated on batches of DATA that were not used to
+find the ranges.
 
 examples:
   tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output=resnet.calibration.json

@@ -1,19 +1,19 @@
 """usage: tftrt configure --output=DIR --model=NAME=BASE_PATH[:OPTION]… [--flags]
        tftrt configure --check_files FILE…
 
-Writes TensorFlow Serving's configuration files from the models that they serve: models.config, with batching
-batching_parameters.txt, with --monitoring monitoring.config. BASE_PATH holds a model's numbered version directories. Its options:
+Writes TensorFlow Serving's configuration files for the models that it serves: models.config, with batching also batching_parameters.txt,
+with --monitoring also monitoring.config. BASE_PATH is the directory of a model's numbered versions. Options of a model:
 
   latest=N        serve the latest N versions; the default is latest=1
   all             serve all versions
-  versions=N,N    serve these
+  versions=N,N    serve these versions
   LABEL=N         give this version a label that clients can ask for, such as stable=1 or canary=2
 
-Batch sizes come from the engines of the versions that will be served. Where the engines take every size up to a largest one, the
-server pads nothing. Else it pads batches up to allowed_batch_sizes; sizes that you give must be among the engines' own.
+Batch sizes come from the engines of the versions that will be served. If the engines accept every size up to a maximum, the server pads
+nothing. Otherwise it pads batches up to allowed_batch_sizes. Sizes that you give must be among those of the engines.
 
 --check_files reads existing files and names each error with its line: unknown fields, and values that the server would refuse or
-misunderstand. An error is exit code 3.
+misread. The exit code is 3 if there is an error.
 
 examples:
   tftrt configure --output=config --model=digits=/models/digits --enable_batching --monitoring

@@ -1,14 +1,15 @@
 """usage: tftrt convert MODEL OUTPUT [--flags]
 
-Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output
-names, lookup tables, assets and functions. Works without a GPU: the first requests on the target then build the engines. With a
-GPU, --shapes builds, checks and saves them now.
+Converts a SavedModel, or a Keras file (.keras, .h5), to a TF-TRT SavedModel. Keeps every signature with its input and output names,
+lookup tables, assets and functions. It works without a GPU: then the first requests on the server build the engines. On a machine with a
+GPU, --shapes builds, checks and saves the engines now.
 
---backend=tensorrt builds a plan of TensorRT itself in place of it, from such a model or from an ONNX file: a directory that runs without
-TensorFlow. It takes a GPU, and --shapes with a profile for each shape, or for each range min=…,opt=…,max=…; '|' stands between ranges.
-With --precision=INT8 and --calibration_data the model is exported with INT8 written into it, as by `tftrt export`; an ONNX file, too.
+--backend=tensorrt builds a plan of TensorRT itself instead: a directory that runs without TensorFlow. MODEL may then be an ONNX file,
+too. This needs a GPU, and --shapes with a profile for each shape, or for each range min=…,opt=…,max=…; ranges are separated by '|'.
+With --precision=INT8 and --calibration_data the model (also an ONNX file) is first exported with INT8 written into it, as by `tftrt
+export`.
 
-The output carries assets.extra/tftrt/manifest.json (what convert did) and convert.flags, which repeats the conversion:
+OUTPUT contains assets.extra/tftrt/manifest.json (what convert did) and convert.flags, which repeats the conversion:
   tftrt convert --flagfile=OUTPUT/assets.extra/tftrt/convert.flags --overwrite
 
 examples:
@@ -145,8 +146,8 @@ def define_layers(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean(
         "layer_precisions",
         False,
-        "say in what each convolution and matrix product of the built engines computes, and which have "
-        "no range for INT8; builds without the engine cache, and makes the log long",
+        "show the precision of each convolution and matrix product in the built engines, and which lack a range for "
+        "INT8; builds without the engine cache, and makes the log long",
         flag_values=values,
     )
 

@@ -1,11 +1,11 @@
 """usage: tftrt data MODEL SOURCE --output=FILE.npz [--flags]
 
-Writes rows of inputs in the model's form, for --data, --labels and --calibration_data of the other commands. SOURCE is pictures,
-TFRecords of tf.train.Example, .npz or .npy files, tables, text, a folder or glob of one of these, or module:function that yields batches.
+Writes input rows in the model's form, for --data, --labels and --calibration_data of the other commands. SOURCE is pictures, TFRecords of
+tf.train.Example, .npz or .npy files, tables, text, a folder or glob of one of these, or module:function that yields batches.
 
---output_labels gets the classes, if pictures lie in a folder for each class, or TFRecords have a feature for it, or --labels names a file
-with the right answer of each row. --output_calibration gets other rows: no row is in both files. If only some rows are wanted, pictures are
-spread over all files; other sources give their first rows.
+--output_labels gets the classes: from the folder of each picture, from a feature of the TFRecords, or from the file that --labels names.
+--output_calibration gets other rows: no row is in both files. If you ask for fewer rows than there are, pictures are spread evenly
+over all files, and other sources give their first rows.
 
 examples:
   tftrt data resnet validation/ --image_scale=1/255 --output=scored.npz --output_labels=labels.npy
@@ -78,7 +78,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "shapes",
         "",
-        "how long the rows of TFRecords are where the signature does not say it, as in `tftrt convert`",
+        "the length of the rows of TFRecords if the signature does not say it, as in `tftrt convert`",
         **text,
     )
     flags.DEFINE_boolean("overwrite", False, "replace files that are there", **text)

@@ -1,19 +1,17 @@
 """usage: tftrt diagnose ORIGINAL CONVERTED [--flags]
 
-Why is the converted model, a SavedModel or a plan directory, not faster? Lists what costs a call its milliseconds, the most first: each
-finding with its evidence, what its fix can give at most, and the command that fixes it. What lies in how the model is called costs the
-original as much, and comes last.
+Why is the converted model (a SavedModel or a plan directory) not faster? Lists what costs time in a call, the most expensive first. Each
+finding has its evidence, the most that its fix can gain, and the command that fixes it. Costs that come from the way the model is called
+are the same for the original, and come last.
 
-It profiles both models (or a plan alone) on this machine's GPU, at --shapes, or at the shapes that engines were built for. Where there is
-no GPU it reads the profile that is kept with CONVERTED; --profile=FILE reads one of `tftrt profile --json`. Then it says what it cannot
-know.
+It profiles both models (or only a plan) on this machine's GPU, at --shapes or at the shapes that engines were built for. Without a GPU it
+reads the profile that is kept with CONVERTED, or with --profile=FILE one that `tftrt profile --json` wrote, and says what it cannot know.
 
---address=HOST:PORT with --model_name and --rest asks a server that serves CONVERTED, too: what its clients pay beside the model's own work,
-by `tftrt bench --breakdown`.
+--address=HOST:PORT with --model_name and --rest also looks at a server that serves CONVERTED, with `tftrt bench --breakdown`: what do its
+clients pay beside the model's own work?
 
---try applies the fixes that are flags of this toolkit, one at a time, times each fixed model and CONVERTED in turns, and compares their
-answers: what the fix really gave stands beside the estimate. Engines are built for that, which takes minutes; --try_causes names those
-that are worth it.
+--try applies the fixes that are flags of this toolkit, one at a time. It times each fixed model and CONVERTED in turns and compares their
+answers, so the real gain stands beside the estimate. This builds engines and takes minutes; --try_causes chooses the fixes.
 
 examples:
   tftrt diagnose resnet resnet_fp16
@@ -78,7 +76,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "least_percent",
         _SHARE,
-        "leave out findings that are worth less of their call",
+        "leave out findings that cost less than this percentage of their call",
         lower_bound=0,
         upper_bound=100,
         **text,

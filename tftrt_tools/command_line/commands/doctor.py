@@ -1,11 +1,11 @@
 """usage: tftrt doctor [--flags]
 
-What this machine can do with TF-TRT, and for each "no" the one line that fixes it:
+Says what this machine can do with TF-TRT. For each "no" it prints the line that fixes it:
   convert  rewrite a SavedModel (no GPU needed)
-  build    make TensorRT engines for it
-  run      execute them
+  build    build TensorRT engines
+  run      run them
 
-TensorFlow and the libraries are loaded in other processes, so a broken one cannot end this command.
+TensorFlow and the libraries are loaded in separate processes, so a broken one cannot end this command.
 """
 
 from __future__ import annotations

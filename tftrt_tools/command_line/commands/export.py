@@ -1,20 +1,21 @@
 """usage: tftrt export MODEL --output=FILE.onnx [--flags]
 
-Exports every signature of a model to an ONNX file: of TensorFlow and Keras with tf2onnx; of PyTorch (a .pt2 file, or module:function, which
-returns a module with inputs) with PyTorch's own exporter. Each runs in the environment that has the library. An ONNX file that somebody
-else made is a model, too: it is brought to an opset that the target reads. Inputs and outputs keep their names and their order; open
-dimensions get names. One signature becomes FILE.onnx; several become FILE.SIGNATURE.onnx each, and --signature_keys chooses among them.
+Exports every signature of a model to an ONNX file: TensorFlow and Keras models with tf2onnx, PyTorch programs (a .pt2 file, or
+module:function that returns a module and its inputs) with PyTorch's own exporter. Run it in the environment that has the library. MODEL
+may also be an ONNX file: it is brought to an opset that the target reads. Inputs and outputs keep their names and their order; open
+dimensions get names. One signature becomes FILE.onnx. Several become FILE.SIGNATURE.onnx each; --signature_keys chooses among them.
 
-Then, always: onnx.checker and the inference of shapes and types; the file under ONNX Runtime on the CPU against the model, on --data or on
-random inputs, judged as `tftrt verify` judges; and, for a TensorRT target, each node against the list of ops that its parser takes. A node
-that the parser refuses is named with the reason. If the answers differ, the first tensor that departs is named.
+Every file is then checked: by onnx.checker with shape and type inference; by running it in ONNX Runtime on the CPU and comparing its
+answers with the model's, on --data or random inputs, by the rules of `tftrt verify`; and, for a TensorRT target, by comparing each node
+with the list of ops that its parser accepts. A node that the parser refuses is named with the reason. If the answers differ, the first
+tensor that differs is named.
 
---precision writes a precision into the graph. FP16: casts, and weights in FP16. INT8: QuantizeLinear and DequantizeLinear where
-TensorRT computes in INT8, with ranges by the toolkit's calibration. Inputs and outputs keep their types; --fp32_nodes keeps nodes. The
-answers are judged by the bounds of that precision, and every node that stayed in FP32 is listed with the reason in --json.
+--precision writes a precision into the graph. FP16: casts, and weights in FP16. INT8: QuantizeLinear and DequantizeLinear where TensorRT
+computes in INT8, with ranges from the toolkit's calibration. Inputs and outputs keep their types. --fp32_nodes keeps nodes in FP32. The
+answers are judged by the bounds of that precision. --json lists every node that stayed in FP32, with the reason.
 
-If a check fails, nothing is written (exit 3). --allow_refused writes a file that the parser refuses, for those who bring a plugin or cut
-the graph.
+If a check fails, nothing is written (exit 3). --allow_refused writes a file although the parser refuses it, for those who have a plugin
+or cut the graph.
 
 examples:
   tftrt export resnet --output=resnet.onnx --data=images.npz
@@ -127,13 +128,10 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "freeze",
         "",
-        "inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE "
-        "picks one signature",
+        "inputs that become constants, such as training:false; several separated by ';'; SIGNATURE/INPUT:VALUE for one signature",
         **text,
     )
-    flags.DEFINE_boolean(
-        "fix_shapes", False, "of an ONNX file: open dimensions get the sizes of --shapes for good", **text
-    )
+    flags.DEFINE_boolean("fix_shapes", False, "of an ONNX file: fix open dimensions to the sizes of --shapes", **text)
     flags.DEFINE_boolean(
         "external_data",
         False,
@@ -144,7 +142,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean(
         "allow_refused", False, "write the file although the target's parser refuses nodes of it", **text
     )
-    flags.DEFINE_boolean("bisect", True, "where the answers differ, look for the first tensor that departs", **text)
+    flags.DEFINE_boolean("bisect", True, "if the answers differ, find the first tensor that differs", **text)
     flags.DEFINE_string("data", "", f"inputs to compare on: {_data_flags.KINDS}", **text)
     _data_flags.define_reading(values)
     flags.DEFINE_string("shapes", "", "shapes of random inputs, as in `tftrt verify`", **text)
@@ -152,7 +150,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("thresholds", "", "bounds on the difference, as in `tftrt verify`", **text)
     _data_flags.define_labels(values, "reports what the model and the file have against it")
     flags.DEFINE_string(
-        "label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text
+        "label_output", "", "SIGNATURE/OUTPUT that --labels belong to; needed if several are possible", **text
     )
     _judging_flags.define(values)
     _source_flags.define(values)

@@ -1,7 +1,7 @@
 """usage: tftrt history [--flags]
 
-Shows the results that `tftrt regress --save_baseline=auto` kept: a list for each candidate and each kind of machine, with its steps. A
-step is where the value moved to another level and stayed there.
+Shows the results that `tftrt regress --save_baseline=auto` kept: a list for each candidate and each kind of machine. It names the
+steps: the points at which the value moved to another level and stayed there.
 
 examples:
   tftrt history
@@ -37,8 +37,10 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "show", "speed_up", ["speed_up", "p50", "p99", "throughput"], "the value that is searched for steps", **text
     )
-    flags.DEFINE_float("min_effect", 0.03, "the smallest step that counts, as a share", lower_bound=0, **text)
-    flags.DEFINE_boolean("fail_on_step", False, "exit with 3 where the last step of a series was to the worse", **text)
+    flags.DEFINE_float("min_effect", 0.03, "the smallest step that counts, as a fraction", lower_bound=0, **text)
+    flags.DEFINE_boolean(
+        "fail_on_step", False, "exit with 3 if the last step of a series was a change for the worse", **text
+    )
     flags.DEFINE_string("plot", None, "write a plot to this file (.svg or .png)", **text)
 
 

@@ -1,16 +1,15 @@
 """usage: tftrt inspect MODEL [--flags]
 
-Before conversion: what TF-TRT would do with each signature of a SavedModel, from the real graph pass; no GPU is needed. It shows the
-share of ops that would run in TensorRT, each segment, the name of each node that stays in TensorFlow with TF-TRT's reason, and the
-result of other values of --minimum_segment_size and of the other batch mode. The flags are those of `tftrt convert`.
+Before conversion it shows what TF-TRT would do with each signature of a SavedModel. It runs the real graph pass, which needs no GPU. It
+prints the share of ops that would run in TensorRT, each segment, each node that stays in TensorFlow with TF-TRT's reason, and what
+another --minimum_segment_size or the other batch mode would give. The flags are those of `tftrt convert`.
 
-After conversion, by `tftrt convert` or by TensorFlow's own converter: it shows engine ops, saved engines, ops left in TensorFlow, the
-manifest, and contradictions between them. It reads files and loads nothing, so it can inspect a model whose engines fit another GPU.
+After conversion, by `tftrt convert` or by TensorFlow's own converter, it shows engine ops, saved engines, ops that stayed in TensorFlow,
+the manifest, and contradictions between them. It only reads files, so it can inspect a model whose engines are for another GPU.
 
-For an ONNX file, which TF-TRT does not convert: inputs and outputs, opset, producer, ops, constants, and files with weights.
+Of an ONNX file, which TF-TRT does not convert, it shows inputs and outputs, opset, producer, ops, constants, and files with weights.
 
-"ops" are those that compute something: constants, Identity and the like are not counted, except that --minimum_segment_size counts
-constants too.
+"ops" are those that compute something. Constants, Identity and the like are not counted; --minimum_segment_size counts constants, too.
 
 examples:
   tftrt inspect resnet

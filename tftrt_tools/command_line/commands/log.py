@@ -1,11 +1,11 @@
 """usage: tftrt log FILE… [--flags]
 
-Says what logs of TF-TRT, TensorRT, TensorFlow Serving and trtexec say: engines that did not run, by shape; builds that failed, and why;
-precision and calibration; memory; versions; loads and requests; the kernels that TensorRT timed. Each message that is known comes with
-its meaning and what to do about it; the others are counted. `-` is stdin; files may be packed with gzip. It needs neither TensorFlow nor
-a GPU, and little memory however long a log is.
+Explains logs of TF-TRT, TensorRT, TensorFlow Serving and trtexec: engines that did not run, and their shapes; builds that failed, and
+why; precision and calibration; memory; versions; loads and requests; the kernels that TensorRT timed. Each known message is shown with
+its meaning and its fix; the others are counted. FILE may be compressed with gzip; `-` is stdin. It needs neither TensorFlow nor a GPU,
+and little memory even for a very long log.
 
---fail_on makes it a check, with exit code 3, for warnings and errors of these kinds:
+--fail_on makes it a check: exit code 3 if there are warnings or errors of these kinds:
   build        engines and networks that were not built        calibration   INT8 calibration and ranges
   fallback     engines that TensorFlow computed instead        precision     weights and layers that lose in FP16 or INT8
   memory       out of memory                                   conversion    what TF-TRT left in TensorFlow
@@ -49,13 +49,11 @@ def define(values: flags.FlagValues) -> None:
         "what TensorRT did with each layer: times, kernels, fusions, and the layers of built engines",
         **text,
     )
-    flags.DEFINE_boolean(
-        "notes", False, "also messages that mean that nothing is wrong, and what TF-TRT left in TensorFlow", **text
-    )
+    flags.DEFINE_boolean("notes", False, "also show harmless messages, and what TF-TRT left in TensorFlow", **text)
     flags.DEFINE_boolean(
         "allow_empty",
         False,
-        "a log that is empty, or has no line that is known, is no error: for the last minutes of a log that goes on",
+        "accept a log that is empty or has no known line, such as the last minutes of a running log",
         **text,
     )
 

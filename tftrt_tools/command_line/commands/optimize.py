@@ -1,17 +1,17 @@
 """usage: tftrt optimize MODEL --data=ROWS --accuracy=GOAL --output=DIR [--flags]
 
-The whole way in one command: inspects the model and takes the flags that this advises, holds rows back to calibrate on, simulates INT8,
-searches the fastest settings that keep the goal, converts, verifies, compares the speed, and says what it found: one page with what was
-tried, what each step gave, what is left, and the verdict with its certainty.
+Does the whole way in one command. It inspects the model and uses the flags that `inspect` recommends, sets rows aside for calibration,
+simulates INT8, searches for the fastest settings that keep the accuracy goal, converts, verifies and compares the speed. One page shows
+what was tried, what each step gave, what was left out, and the verdict with its certainty.
 
-It runs the other commands, as you would type them, and prints each one before it runs. The results are kept in --work_dir: the same command
-goes on where it was interrupted. Without a GPU it does what needs none, and says what is left for one: the same command there.
+It runs the other commands as you would type them, and prints each one before it runs. Results are kept in --work_dir: the same command
+continues where it was interrupted. Without a GPU it does what needs none, and says which steps need the same command on a GPU.
 
-goals, as in `tftrt tune`: METRIC:threshold=X, METRIC:max-degradation=X, METRIC:percent-max-degradation=X. --slo adds the SLO of a
-service, as in `tftrt bench`, at --rate requests a second.
+The accuracy goal is one of `tftrt tune`: METRIC:threshold=X, METRIC:max-degradation=X or METRIC:percent-max-degradation=X. --slo adds
+the SLO of a service, as in `tftrt bench`, at --rate requests a second.
 
-Exit codes: 0 done, and the goal is kept, as far as it could be seen here; 3 it is not kept, and the nearest model is written all the same;
-4 nobody can tell; 1 it ended early.
+Exit codes: 0 done, and the goal is kept as far as this machine can tell; 3 the goal is not kept, and the nearest model was written; 4 the
+result is uncertain; 1 it ended early.
 
 examples:
   tftrt optimize resnet --data=validation/ --image_scale=1/255 --labels=folders --accuracy=top1:max-degradation=0.01 --batch_size=1,32 \\
@@ -94,18 +94,21 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_string(
-        "shapes", "", "shapes that have to be fast, as in `tftrt convert`; by default those of --batch_size", **text
+        "shapes", "", "shapes to optimize for, as in `tftrt convert`; by default those of --batch_size", **text
     )
     flags.DEFINE_list(
-        "batch_size", ["1", "32"], "batch sizes that have to be fast, where nothing but the batch is open", **text
+        "batch_size", ["1", "32"], "batch sizes to optimize for, if only the batch dimension is open", **text
     )
     flags.DEFINE_list(
-        "precision", list(PRECISIONS), "precisions to choose from; without INT8 no row is held back", **text
+        "precision",
+        list(PRECISIONS),
+        "precisions to choose from; without INT8 no rows are set aside for calibration",
+        **text,
     )
     flags.DEFINE_integer(
         "repeat",
         1,
-        "builds of the engines, of which the fastest is kept, as in `tftrt build`",
+        "number of builds, of which the fastest is kept, as in `tftrt build`",
         lower_bound=1,
         upper_bound=build_command.MOST_BUILDS,
         **text,
@@ -118,9 +121,7 @@ def define(values: flags.FlagValues) -> None:
         lower_bound=0,
         **text,
     )
-    flags.DEFINE_float(
-        "max_minutes", 60.0, "the budget of this run; a step begins with what is left of it, and ends with it", **text
-    )
+    flags.DEFINE_float("max_minutes", 60.0, "the time budget of this run; each step gets what is left of it", **text)
     flags.DEFINE_string("work_dir", None, "folder of the results, by default optimize-MODEL in the current one", **text)
     flags.DEFINE_string("output", None, "directory to make", **text)
     flags.DEFINE_boolean("overwrite", False, "replace a SavedModel that is at --output", **text)

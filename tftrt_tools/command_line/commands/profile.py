@@ -1,15 +1,15 @@
 """usage: tftrt profile MODEL [--shapes=SHAPES] [--original=MODEL] [--flags]
        tftrt profile A B [--flags]
 
-Where do the milliseconds of a call go? It calls the model on this machine's GPU, once for each shape, takes the calls apart (Python,
-TensorFlow's executor, each engine op, each op outside of engines, copies, idle GPU), and then each engine (layers, kernels, memory). The
-parts add up to the measured latency. With --original it does the same to the model before conversion, in turns.
+Where do the milliseconds of a call go? It calls the model on this machine's GPU at each shape and splits the time of the calls: Python,
+TensorFlow's executor, each engine op, each op outside the engines, copies, idle GPU. Then it splits each engine: layers, kernels, memory.
+The parts add up to the measured latency. With --original it also profiles the model before conversion, in turns with MODEL.
 
-A plan directory is profiled in the same way, without TensorFlow: copies in, the plan, copies out, and what the host does meanwhile; its
-layers are told by the nodes of its ONNX file.
+A plan directory is profiled in the same way, without TensorFlow: copies in, the plan, copies out, and what the host does meanwhile. Its
+layers carry the names of the nodes in its ONNX file.
 
-The result is kept with the model. Where there is no GPU, the kept one is shown; a profile's JSON file can be given in place of a model.
-With two models or files, A and B are compared, part by part and layer by layer; nothing is measured then.
+The result is kept with the model. Without a GPU the kept profile is shown; the JSON file of a profile may stand in place of a model.
+With two models or files, A and B are compared part by part and layer by layer, and nothing is measured.
 
 examples:
   tftrt profile resnet_fp16 --original=resnet --html=profile.html
@@ -74,14 +74,14 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of random inputs", lower_bound=0, **text)
     flags.DEFINE_integer("traced_calls", 20, "calls in a trace, at each shape", lower_bound=1, upper_bound=200, **text)
-    flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of callers at once", **text)
+    flags.DEFINE_list("callers", ["1", "2", "4"], "numbers of concurrent callers to measure", **text)
     flags.DEFINE_boolean("engines", True, "take the engines apart, too: layers, kernels, memory", **text)
     flags.DEFINE_boolean("stored", False, "show the profile that is kept with the model, and measure nothing", **text)
     flags.DEFINE_boolean("write", True, "keep the profile with the model", **text)
     flags.DEFINE_boolean(
         "without_gpu",
         False,
-        "measure where there is no GPU, too: TensorFlow on the CPU, which says nothing about engines; not kept",
+        "measure without a GPU: TensorFlow on the CPU. It says nothing about engines, and is not kept",
         **text,
     )
     flags.DEFINE_integer(

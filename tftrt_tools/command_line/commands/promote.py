@@ -2,17 +2,17 @@
 
 Moves a version label of a running TensorFlow Serving, such as "stable", to another version, without a gap:
 
-  1. the server loads the version beside the others; the command waits for it
-  2. the label moves, and a request by that label shows which version answers
-  3. with --unload_previous the version that the label left is unloaded
+  1. the server loads the version beside the others; the command waits until it is loaded
+  2. the label moves, and a request with that label shows which version answers
+  3. with --unload_previous the version that had the label is unloaded
 
-ADDRESS is HOST:PORT of its gRPC port (8500 where PORT is left out). A server cannot tell its configuration, and unloads every model that
-a reload does not list. So FILE, the server's models.config, is the truth: the command edits it, sends all of it, and keeps the old one
-as FILE.previous for `tftrt rollback`. Other models, comments and fields in it stay. A version policy of "latest" or "all" becomes a list
-of version numbers.
+ADDRESS is HOST:PORT of the server's gRPC port (8500 if PORT is left out). A server cannot report its configuration, and it unloads every
+model that a new configuration does not list. So the server's models.config (FILE) has to be the complete configuration: the command edits
+it, sends all of it, and keeps the old one as FILE.previous for `tftrt rollback`. Other models, comments and fields in it stay. A version
+policy of "latest" or "all" becomes a list of version numbers.
 
-If the version does not load within --wait_seconds, if the server refuses, and on Ctrl-C: file and server get back their old state, the
-old version goes on serving, and the exit code is 1.
+If the version does not load within --wait_seconds, if the server refuses, or on Ctrl-C, the file and the server get their old state back,
+the old version goes on serving, and the exit code is 1.
 
 examples:
   tftrt promote localhost:8500 --model_name=digits --version_label=canary --model_version=2 --model_config_file=config/models.config
@@ -41,7 +41,7 @@ NAMES_WHAT_IS_MISSING = True
 
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
-    flags.DEFINE_string("version_label", None, "label to move, or to make", flag_values=values)
+    flags.DEFINE_string("version_label", None, "label to move or to create", flag_values=values)
     flags.DEFINE_integer("model_version", None, "version to move it to", lower_bound=0, flag_values=values)
     flags.DEFINE_boolean(
         "unload_previous",
@@ -73,7 +73,7 @@ def define_common(values: flags.FlagValues) -> None:
         lower_bound=0.1,
         **text,
     )
-    flags.DEFINE_float("timeout_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
+    flags.DEFINE_float("timeout_seconds", 10, "seconds to wait for an answer of the server", lower_bound=0.1, **text)
     _tls_flags.define(values)
 
 

@@ -1,21 +1,21 @@
 """usage: tftrt publish MODEL --model_name=NAME --base_path=DIRECTORY [--flags]
 
-Puts a SavedModel where TensorFlow Serving looks for it, as BASE_PATH/NAME/VERSION; a server's --model_base_path is BASE_PATH/NAME. A Keras
-file (.keras, .h5) or a graph becomes a SavedModel there. The version appears whole or not at all. It carries warm-up requests, which
-publish has tried.
+Puts a SavedModel where TensorFlow Serving looks for it, as BASE_PATH/NAME/VERSION; the server's --model_base_path is BASE_PATH/NAME. A
+Keras file (.keras, .h5) or a graph becomes a SavedModel there. The version appears whole or not at all. It carries warm-up requests,
+which publish has tried.
 
-It refuses (exit 3) a TF-TRT model without a passed verification of these very files; a model that the target cannot run (engines of another
-TensorRT end a server that loads them); a warm-up that fails. A model without TF-TRT needs no verification.
+It refuses (exit 3) a TF-TRT model of which exactly these files did not pass `tftrt verify`; a model that the server cannot run (engines
+of another TensorRT end the server that loads them); and a warm-up that fails. A model without TF-TRT needs no verification.
 
-MODEL may be what `tftrt build --on` wrote, a folder with a model for each kind of GPU: each goes to BASE_PATH/KIND/NAME/VERSION, for the
-servers on nodes with such GPUs, and all get one number.
+MODEL may be a folder that `tftrt build --on` wrote, with a model for each kind of GPU. Each goes to BASE_PATH/KIND/NAME/VERSION, for the
+servers on nodes with such GPUs. All get the same version number.
 
-The default target is a server on this machine. Others are images: tftrt/serving, tensorflow/serving:2.14.1-gpu, …
+By default the server is one on this machine. --server_image names another: tftrt/serving, tensorflow/serving:2.14.1-gpu, …
 
-With --server=triton BASE_PATH is a Triton's model repository, and MODEL a plan directory, an ONNX file or a SavedModel: the version goes to
-BASE_PATH/NAME/VERSION, and BASE_PATH/NAME/config.pbtxt says how Triton batches it and warms it up. It refuses (exit 3) a plan that the
-TensorRT of --triton_release does not run, and names a release that does. What `tftrt build --on` wrote becomes one version, with a folder
-for each kind of GPU, of which Triton takes the one for its GPU.
+With --server=triton BASE_PATH is the model repository of a Triton, and MODEL a plan directory, an ONNX file or a SavedModel. The
+version goes to BASE_PATH/NAME/VERSION, and BASE_PATH/NAME/config.pbtxt tells Triton how to batch and warm up the model. A plan that the
+TensorRT of --triton_release does not run is refused (exit 3), and a release that runs it is named. A folder of `tftrt build --on`
+becomes one version with a folder for each kind of GPU; Triton takes the one for its GPU.
 
 examples:
   tftrt publish resnet_fp16 --model_name=resnet --base_path=/models
@@ -94,7 +94,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     _source_flags.define(values)
-    flags.DEFINE_list("custom_ops", [], "ops beyond TensorFlow's own that the server has", **text)
+    flags.DEFINE_list("custom_ops", [], "custom ops that the server has", **text)
     flags.DEFINE_boolean("allow_unknown_engines", False, "publish engines whose TensorRT is unknown", **text)
     flags.DEFINE_boolean("warmup", True, "let the version carry warm-up requests", **text)
     flags.DEFINE_boolean("replace_warmup", False, "make new warm-up requests even if the model has its own", **text)

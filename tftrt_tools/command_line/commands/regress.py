@@ -1,21 +1,22 @@
 """usage: tftrt regress NATIVE CANDIDATE [--flags]
 
-Is the candidate slower than the native model, faster, the same, or can nobody tell? Both run in one process, with the runtime of
-TensorFlow Serving and without a server, so the ratio is the models' own. They get the same requests in interleaved rounds. The rounds are
-judged: a rank test, a bootstrap interval and a minimum effect have to agree. The answers are compared too. With --address=HOST:PORT (or
-triton://HOST:PORT), --native and --candidate are names of models that run there; --native_address and --candidate_address name two
-servers, which may be of two kinds. --launch starts one server that has both: binary and docker the real one; local is for its behaviour,
-because the time of a slow server hides that of the models.
+Is the candidate slower than the native model, faster, or the same, or is the result uncertain? Both models run in one process, with the
+runtime of TensorFlow Serving and without a server, so the ratio is that of the models alone. They get the same requests in interleaved
+rounds. The verdict needs three things to agree: a rank test, a bootstrap interval and a minimum effect. The answers are compared, too.
 
-It adds rounds until the outcome is known, at most --max_rounds. What counts: every metric of --metrics is as good as before, up to
---min_effect, those of --must_decide are decided, the answers keep the bounds of `tftrt verify` (or --accuracy), and every goal is kept.
-Goals are flags, or lines of a TOML file (--goals); flags override the file. Without a GPU, where engine ops run as TensorFlow ops, there
-is no verdict on speed.
+With --address=HOST:PORT (or triton://HOST:PORT), NATIVE and CANDIDATE are names of models on a running server. --native_address and
+--candidate_address name two servers, which may be of different kinds. --launch starts one server with both models. binary and docker
+are the real server. local is the development server: it shows the behaviour, not the speed.
 
---save_baseline keeps the result. --baseline compares this run with a kept one that passed; both need the same kind of machine, versions,
-native model and requests. `tftrt history` shows the kept results.
+It adds rounds until the outcome is certain, up to --max_rounds. The candidate passes if every metric of --metrics is as good as before,
+within --min_effect; if those of --must_decide are decided; if the answers keep the bounds of `tftrt verify` (or --accuracy); and if
+every goal is kept. Goals are flags, or lines of a TOML file (--goals); flags override the file. Without a GPU, engine ops run as
+TensorFlow ops, and there is no verdict on speed.
 
-Exit codes: 0 everything holds, 3 something does not, 4 nobody can tell: too noisy, 1 it ended early (the files are
+--save_baseline keeps the result. --baseline compares this run with a kept result that passed; both need the same kind of machine,
+versions, native model and requests. `tftrt history` shows the kept results.
+
+Exit codes: 0 everything holds; 3 something does not; 4 uncertain: the measurement is too noisy; 1 it ended early (the files are
 written, and marked).
 
 examples:
@@ -65,9 +66,9 @@ _NUMBERS = {
     "p50_ms_at_most": "goal: milliseconds of the candidate's median request",
     "p99_ms_at_most": "goal: milliseconds of the candidate's p99",
     "throughput_at_least": "goal: the candidate's answers a second",
-    "build_seconds_at_most": "goal: seconds that building the candidate's engines took, as its metadata say",
-    "engine_mib_at_most": "goal: MiB of the candidate's engines, as its metadata say",
-    "gpu_mib_at_most": "goal: MiB of GPU memory while the candidate's engines were built, as its metadata say",
+    "build_seconds_at_most": "goal: seconds to build the candidate's engines, from its metadata",
+    "engine_mib_at_most": "goal: MiB of the candidate's engines, from its metadata",
+    "gpu_mib_at_most": "goal: MiB of GPU memory to build the candidate's engines, from its metadata",
 }
 
 
@@ -176,7 +177,7 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
     flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of random inputs, and of the bootstrap", lower_bound=0, **text)
     flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
-    flags.DEFINE_integer("distinct", 16, "different requests that are timed", lower_bound=1, **text)
+    flags.DEFINE_integer("distinct", 16, "number of different requests that are timed", lower_bound=1, **text)
     _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:… and other metrics of labels")
     flags.DEFINE_string(
         "accuracy",
@@ -239,7 +240,12 @@ def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
         **text,
     )
     flags.DEFINE_float(
-        "min_effect", 0.03, "the smallest difference that counts, as a share", lower_bound=0.001, upper_bound=10, **text
+        "min_effect",
+        0.03,
+        "the smallest difference that counts, as a fraction",
+        lower_bound=0.001,
+        upper_bound=10,
+        **text,
     )
 
 

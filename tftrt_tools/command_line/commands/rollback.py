@@ -1,9 +1,9 @@
 """usage: tftrt rollback ADDRESS --model_name=NAME --model_config_file=FILE [--flags]
 
-Undoes the last `tftrt promote` of a model: it gets the versions and labels that FILE.previous has for it. Versions that are not loaded
-any more are loaded first; then the labels move. Other models stay as they are. A second rollback undoes the first.
+Undoes the last `tftrt promote` of a model. The model gets back the versions and labels that FILE.previous has for it. Versions that are
+no longer loaded are loaded first; then the labels move. Other models stay as they are. A second rollback undoes the first.
 
-If a version does not load within --wait_seconds, file and server stay as they are, and the exit code is 1.
+If a version does not load within --wait_seconds, the file and the server stay as they are, and the exit code is 1.
 
 example:
   tftrt rollback localhost:8500 --model_name=digits --model_config_file=config/models.config

@@ -1,19 +1,19 @@
 """usage: tftrt sensitivity MODEL --data=INPUTS [--flags]
 
-Which nodes lose the most when an original SavedModel goes to INT8 (the default) or FP16? It rounds each node alone, then all together,
-then all but the worst, and compares the answers with those of nothing rounded. For INT8 it also tries every calibration method. It ends
-with a suggestion: another method if that gives more, else the flag of `tftrt convert` that keeps the most harmful nodes in a higher
-precision, as many as it takes for `tftrt verify` to accept the answers; or it says that it found no such nodes.
+Which nodes lose the most accuracy when a SavedModel goes to INT8 (the default) or FP16? It rounds each node alone, then all nodes, then
+all but the worst, and compares the answers with those of the unrounded model. For INT8 it also tries every calibration method. It ends
+with a suggestion: another calibration method if that gains more; else the flag of `tftrt convert` that keeps the most harmful nodes in
+a higher precision, as many as `tftrt verify` needs to accept the answers. If it found no such nodes, it says so.
 
-The first step simulates rounding in float, and needs no GPU. INT8: it rounds the inputs of convolutions, matrix products, element-wise
-ops of two tensors and average pooling, by the ranges of --calibration_data, --calibration_table or else --data; and weights by output
-channel. FP16: it rounds inputs, weights and outputs of every node. On a GPU it then measures the worst --measure_nodes: it builds
-engines with everything rounded, and again with all but one node rounded.
+First it simulates rounding in floating point, which needs no GPU. For INT8 it rounds the inputs of convolutions, matrix products,
+element-wise ops of two tensors and average pooling, with the ranges of --calibration_data, --calibration_table or else --data; it
+rounds weights by output channel. For FP16 it rounds inputs, weights and outputs of every node. On a GPU it then measures the
+--measure_nodes worst nodes: it builds engines with everything rounded, and again with all but one node rounded.
 
 The flags of conversion and calibration are those of `tftrt convert`.
 
-MODEL may be an ONNX file in FP32, or a plan directory, whose ONNX file is studied: nodes are rounded as `tftrt export --precision`
-writes it, in ONNX Runtime on the CPU, and the suggestion is a flag of `tftrt export`.
+MODEL may be an ONNX file in FP32, or a plan directory, whose ONNX file is used. Nodes are then rounded as `tftrt export --precision`
+does, in ONNX Runtime on the CPU, and the suggestion is a flag of `tftrt export`.
 
 examples:
   tftrt sensitivity resnet --data=images.npz --calibration_data=training_images --html=sensitivity.html

@@ -3,12 +3,12 @@
 Starts TensorFlow Serving and stays until Ctrl-C. It checks paths, ports and configuration files, starts the server, shows its log, says
 when its models are loaded and warm, and ends the server whatever happens to this command.
 
---launch=auto takes tensorflow_model_server from PATH, else the GPU image in Docker, else the development server of this
-package, and says which and why. Every flag but --launch, --server_image, --host, --grace_seconds, --log_file and --json is
-tensorflow_model_server's own, with its default, and is handed on.
+--launch=auto uses tensorflow_model_server from PATH, else the GPU image in Docker, else the development server of this package. It says
+which one, and why. All flags except --launch, --server_image, --host, --grace_seconds, --log_file and --json are those of
+tensorflow_model_server, with its defaults, and are passed on.
 
---json=FILE is written when the server is ready: its addresses, models and process. Ctrl-C and SIGTERM end with exit code 0; if the
-server ends by itself, the exit code is 1, with the end of its log and the meaning of its signal.
+--json=FILE is written when the server is ready: its addresses, models and process. After Ctrl-C or SIGTERM the exit code is 0. If the
+server ends by itself, the exit code is 1, and the command shows the end of its log and the meaning of its signal.
 
 examples:
   tftrt serve --model_name=digits --model_base_path=models/digits --rest_api_port=8501

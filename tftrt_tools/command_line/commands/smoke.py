@@ -1,17 +1,16 @@
 """usage: tftrt smoke ADDRESS --model_name=NAME [--flags]
 
-Sends requests to a running TensorFlow Serving (the binary, the image or the development server), checks the answers, and says whether
-the TF-TRT engines ran there, how sure that is, and what would settle it. ADDRESS is HOST:PORT of the gRPC port.
+Sends requests to a running TensorFlow Serving (the binary, the image or the development server) and checks the answers. It says whether
+the TF-TRT engines ran there, how certain that is, and what would make it certain. ADDRESS is HOST:PORT of the gRPC port, or
+triton://HOST:PORT of a Triton, which reports what runs the model.
 
-A Triton is asked as triton://HOST:PORT; it says what runs the model.
+With --original the answers are compared with those of the original model (a SavedModel, or an ONNX file in ONNX Runtime), by the metrics
+and bounds of `tftrt verify`. Without it only their form is checked. Shapes come from --shapes, else from the metadata of the served
+version, else from the signature with batch 1. On the server's own machine, `smoke` finds the files of the version, the server's
+environment and its GPU memory through the process. Elsewhere --model_dir names the files.
 
-With --original the answers are compared with the original model's (a SavedModel, or an ONNX file in ONNX Runtime), by the metrics and
-bounds of `tftrt verify`; without it only their form is checked. Shapes come from --shapes, else from the metadata of the served version,
-else from the signature, with batch 1. On the server's own machine it finds the version's files, the server's environment and its GPU
-memory through the process; elsewhere --model_dir names the files.
-
-Exit code 3: an answer is wrong, or a request was refused; with --require_engines also if the engines did not run, certainly or likely,
-in every call.
+Exit code 3: an answer is wrong, or a request was refused; with --require_engines also if the engines did not run, certainly or likely, in
+every call.
 
 examples:
   tftrt smoke localhost:8500 --model_name=resnet --original=resnet

@@ -3,15 +3,15 @@
        tftrt table merge A [B …] --how=max --output=FILE
        tftrt table edit FILE --output=FILE [--remove=REGEX] [--set='NAME=RANGE'] [--scale='REGEX=FACTOR']
 
-INT8 calibration tables: a scale for each tensor of an engine, range / 127, so that values up to +-range keep their place in 8 bits.
-A tensor without a scale keeps its layers out of INT8.
+INT8 calibration tables hold a scale for each tensor of an engine: range / 127, so that values up to +-range fit into 8 bits. The layers
+of a tensor without a scale do not run in INT8.
 
 FILE is a calibration file, a converted model that carries one, or a table in TensorRT's own text form.
 
-show   tensors, ranges, tensors left out and why; --format=tensorrt gives an engine's table as TensorRT reads it
-diff   two of them, tensor by tensor, with B's scale as a multiple of A's; --check exits with 3 where they differ
-merge  several of one model, say of two data sets, as one; one file alone: engines of equal graphs get one table
-edit   remove, set or scale entries, by names from `show`; regular expressions match whole names
+show   tensors, ranges, tensors left out and why; --format=tensorrt prints an engine's table as TensorRT reads it
+diff   compare two tables tensor by tensor: B's scale as a multiple of A's; --check exits with 3 if they differ
+merge  combine several tables of one model, such as from two data sets; of one file alone: engines with equal graphs get one table
+edit   remove, set or scale entries, by the names that `show` prints; regular expressions match whole names
 
 examples:
   tftrt table show resnet.calibration.json --sort=scale

@@ -1,21 +1,22 @@
 """usage: tftrt tune MODEL --data=FILE --accuracy=GOAL --shapes=SHAPES [--flags]
 
-Searches the fastest conversion of a model that keeps an accuracy goal, on this machine's GPU: precision, calibration method, INT8 or
-FP16 with the most harmful nodes in a higher precision, minimum segment size, profile strategy. Each trial is built, watched for
-fallbacks, scored on all of --data against the original, and timed; at the end the best trials and the original are timed in turns in one
-process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
+Searches for the fastest conversion of a model that keeps an accuracy goal, on this machine's GPU. It varies the precision, the
+calibration method, the nodes that stay in a higher precision, the minimum segment size and the profile strategy. Each trial is built,
+watched for fallbacks, scored on all of --data against the original, and timed. At the end the best trials and the original are timed in
+turns in one process. INT8 needs --calibration_data (other rows than --data) or --calibration_table.
 
-Plans of TensorRT itself are tried, too: the model is exported with the precision written into the ONNX file, and built. A model that cannot
-be exported so is a trial that failed. TensorFlow Serving runs no plan, so by default plans are only compared; with --server=triton, or
---backend=tftrt,tensorrt, one may win. The table has latency, rows a second, accuracy, SNR, build time, size and what serves each model.
-MODEL may be an ONNX file in FP32, or a plan directory: then the ONNX file that it holds is tuned, among plans.
+Plans of TensorRT itself are tried, too: the model is exported with the precision written into the ONNX file, and built. A model that
+cannot be exported is a failed trial. TensorFlow Serving runs no plans, so by default plans are only compared. With --server=triton or
+--backend=tftrt,tensorrt a plan may win. The table shows latency, rows per second, accuracy, SNR, build time, size, and which server
+runs each model. MODEL may be an ONNX file in FP32, or a plan directory with such a file: only plans are tried then.
 
 goals: METRIC:threshold=X, METRIC:max-degradation=X (below the original's), METRIC:percent-max-degradation=X. Metrics are those of
-`tftrt verify` (top1, auc, rmse, mean_iou, map and others are taken against --labels of their kind, else against the original), or
-module:function, called as function(outputs, labels, reference) with {name: array}; it returns a number, and higher is better.
+`tftrt verify`. top1, auc, rmse, mean_iou, map and others compare with --labels if these fit, else with the original's answers. A metric
+may also be module:function, called as function(outputs, labels, reference) with {name: array}; it returns a number, and higher is
+better.
 
-Trials are kept in --work_dir: the same command goes on where an interrupted one ended. Exit 3: no trial keeps the goal; best.flags there
-has the flags of the nearest one. How a server should batch the requests to the result is another search: `tftrt bench --tune_batching`.
+Trials are kept in --work_dir: the same command continues an interrupted search. Exit 3: no trial keeps the goal; best.flags in that
+folder has the flags of the nearest one. `tftrt bench --tune_batching` searches how a server should batch requests to the result.
 
 examples:
   tftrt tune resnet --data=images.npz --labels=labels.npy --accuracy=top1:max-degradation=0.01 --shapes='image:1x224x224x3,8x224x224x3' \\
@@ -171,11 +172,11 @@ def define(values: flags.FlagValues) -> None:
     )
     _fleet.define_local(values)
     flags.DEFINE_string("work_dir", None, "folder of the trials, by default tune-MODEL in the current one", **text)
-    flags.DEFINE_boolean("retry_failed", False, "do trials again that failed in an earlier run", **text)
+    flags.DEFINE_boolean("retry_failed", False, "repeat trials that failed in an earlier run", **text)
     flags.DEFINE_boolean(
         "allow_quantization_changes",
         False,
-        "accept where TF-TRT departs from a quantization-aware model or from the precision",
+        "accept that TF-TRT quantizes otherwise than the quantization-aware model or --precision says",
         **text,
     )
     flags.DEFINE_list(

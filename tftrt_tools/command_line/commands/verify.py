@@ -1,23 +1,23 @@
 """usage: tftrt verify ORIGINAL CONVERTED [--flags]
 
-Sends the same inputs through both models, compares every output of every signature, and, on a GPU, watches which engines ran:
-an engine that fell back to TensorFlow, or that was built inside a call, is named with its shape and fails the check (exit 3).
-Without a GPU the engine ops run through their native segments; that shows the effect of the graph rewrite. The rounding of INT8 and FP16
-engines is then simulated on --data, INT8's with the model's own tables, and judged by the bounds of that precision. What no engine has
-shown, the verdict says: "PASSED (INT8 simulated; no engine ran)", "PASSED (the graph; no engine ran)".
+Sends the same inputs through both models and compares every output of every signature. On a GPU it also watches which engines ran: an
+engine that fell back to TensorFlow, or that was built inside a call, is named with its shape and fails the check (exit 3). Without a
+GPU the engine ops run as TensorFlow ops, which shows the effect of the graph rewrite. The rounding of INT8 and FP16 engines is then
+simulated on --data, INT8 with the ranges in the model, and judged by the bounds of that precision. The verdict says what no engine has
+shown: "PASSED (INT8 simulated; no engine ran)", "PASSED (the graph; no engine ran)".
 
-Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8.
-Ids in floats and the outputs of a detector are recognised and judged as such; --output_kind says what an output is. --labels may be
-classes, numbers of a regression, masks, texts, or boxes with classes; both models are scored against them. If no output of a signature
-shows anything (all zero, empty, the same for every input), the check fails (exit 3): give --data for which the model answers something,
-or accept it with --allow_constant_outputs.
-Data that calibrated an INT8 model proves nothing: --data is refused if more than half of its rows calibrated the model, and a smaller
+Inputs come from --data, else from a seed: at --shapes, at the shapes that engines were built for, or at batch 1 and 8. Ids in float
+outputs and the outputs of a detector are recognised; --output_kind says what an output is. --labels may be classes, regression targets,
+masks, texts, or boxes with classes; both models are scored against them. If no output of a signature shows anything (all zero, empty,
+or the same for every input), the check fails (exit 3): give --data that gets a real answer, or accept it with --allow_constant_outputs.
+
+Data that calibrated an INT8 model proves nothing. --data is refused if more than half of its rows were used for calibration; a smaller
 share is a warning. The result is kept in CONVERTED/assets.extra/tftrt/verify.json with the digests of both models. Either model may be
-an ONNX file, which ONNX Runtime runs on the CPU; it carries no such evidence. CONVERTED may be a plan directory.
+an ONNX file, which runs in ONNX Runtime on the CPU; no result is kept with it. CONVERTED may be a plan directory.
 
-Where two SavedModels, an ONNX file and a plan, or two ONNX files differ, --tensors=all compares their inner tensors in place of their
-answers, and names the first that departs (exit 3); --plot draws them in the order in which they are computed. A plan is built again for
-each chunk of tensors, and so is an engine of TF-TRT for those inside; what TensorRT fuses there may differ.
+If two models differ, --tensors=all compares their inner tensors instead of their answers, and names the first one that differs (exit 3).
+It takes two SavedModels, an ONNX file and a plan, or two ONNX files. --plot draws the tensors in the order in which they are computed. A
+plan, or a TF-TRT engine for the tensors inside it, is built again for each group of tensors; TensorRT may then fuse other layers.
 
 examples:
   tftrt verify resnet resnet_fp16 --data=images.npz --labels=labels.npy
@@ -86,7 +86,7 @@ def define(values: flags.FlagValues) -> None:
     )
     _data_flags.define_labels(values, "reports what both models have against it")
     flags.DEFINE_string(
-        "label_output", "", "SIGNATURE/OUTPUT that --labels is about; needed where several could be meant", **text
+        "label_output", "", "SIGNATURE/OUTPUT that --labels belong to; needed if several are possible", **text
     )
     flags.DEFINE_string(
         "thresholds",

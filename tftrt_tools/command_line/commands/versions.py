@@ -1,11 +1,11 @@
 """usage: tftrt versions ADDRESS [--model_name=NAME,…] [--model_config_file=FILE] [--flags]
 
-Versions of a running TensorFlow Serving, with their states, labels and errors. ADDRESS is HOST:PORT of its gRPC port (8500 where PORT
-is left out). A server lists neither its models nor its labels. So the command asks for the models of --model_name or of FILE, and for
-the labels of FILE, of --version_labels, "stable" and "canary". It names differences between FILE and the server.
-triton://HOST:PORT is a Triton's, which lists its models and has no labels.
+Shows the versions of a running TensorFlow Serving with their states, labels and errors. ADDRESS is HOST:PORT of its gRPC port (8500 if
+PORT is left out). A server lists neither its models nor its labels. So the command asks for the models of --model_name or of FILE, and
+for the labels of FILE, of --version_labels, "stable" and "canary". It names differences between FILE and the server. triton://HOST:PORT
+is a Triton, which lists its models and has no labels.
 
-A version in state END without an error was unloaded; with one, it failed to load. END versions stay listed as long as the server runs.
+A version in state END was unloaded, or, if it has an error, failed to load. END versions stay listed as long as the server runs.
 
 examples:
   tftrt versions localhost:8500 --model_name=digits
@@ -35,7 +35,7 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_list("model_name", [], "models to ask for; by default those of --model_config_file", **text)
     flags.DEFINE_string("model_config_file", None, "the server's configuration file, on this machine", **text)
     flags.DEFINE_list("version_labels", [], "more labels to ask for", **text)
-    flags.DEFINE_float("timeout_seconds", 10, "seconds for an answer of the server", lower_bound=0.1, **text)
+    flags.DEFINE_float("timeout_seconds", 10, "seconds to wait for an answer of the server", lower_bound=0.1, **text)
     _tls_flags.define(values)
 
 

@@ -1,14 +1,14 @@
 """usage: tftrt wrap MODEL --output=DIRECTORY [--flags]
 
-Adds signatures around the model's own, which stay as they are: `uint8` takes pixels as bytes, `encoded` takes JPEG, PNG, GIF and BMP
-files as strings. Both scale and normalize as the flags say; the flags of pictures mean the same as in `tftrt data`. --forms=same takes
-what the model takes, with --input_types in fewer bytes. --top_k, --argmax, --keep_outputs and --output_types make answers smaller.
+Adds signatures to a model; its own stay as they are. `uint8` takes pixels as bytes, `encoded` takes JPEG, PNG, GIF and BMP files as
+strings. Both scale and normalize as the flags say; the flags for pictures mean the same as in `tftrt data`. --forms=same takes the inputs
+of the model, with --input_types in fewer bytes. --top_k, --argmax, --keep_outputs and --output_types make answers smaller.
 
-The model is neither loaded nor run, and nothing of it is changed: weights, tables, engines and warm-up requests stay. `tftrt verify MODEL
+The model is neither loaded nor run, and nothing in it changes: weights, tables, engines and warm-up requests stay. `tftrt verify MODEL
 DIRECTORY --data=PHOTOS` shows that the new signatures answer like the old ones.
 
-A picture that cannot be decoded fails its request, which names it; with --broken=mark its row alone is marked. The orientation in EXIF data
-is not applied; of an animation the first picture is taken; 16 bits a channel become 8; CMYK becomes RGB.
+A picture that cannot be decoded fails its request, and the error names it. With --broken=mark only its row is marked. The EXIF
+orientation is ignored; of an animation the first picture is used; 16 bits per channel become 8; CMYK becomes RGB.
 
 examples:
   tftrt wrap resnet --output=resnet_pictures --image_preset=caffe --top_k=5 --classes=labels.txt
@@ -50,10 +50,12 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean(
         "as_default",
         default.as_default,
-        "the added signature becomes serving_default; what was that stays as `native`",
+        "make the added signature serving_default; the old one stays as `native`",
         **text,
     )
-    flags.DEFINE_string("picture_input", default.picture_input, "the input of pictures, where several could be", **text)
+    flags.DEFINE_string(
+        "picture_input", default.picture_input, "the input that takes pictures, if several are possible", **text
+    )
     _calibration_flags.define_images(values)
     flags.DEFINE_boolean(
         "normalize_again", default.normalize_again, "scale and normalize though the model does so itself", **text
@@ -84,10 +86,7 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_string(
-        "scores_output",
-        default.scores_output,
-        "the output that --top_k and --argmax are about, where several could be",
-        **text,
+        "scores_output", default.scores_output, "the output for --top_k and --argmax, if several are possible", **text
     )
     flags.DEFINE_list("keep_outputs", [], "other outputs to answer, by default all", **text)
     flags.DEFINE_list(

@@ -42,7 +42,7 @@ class Recipe(records.Record):
     )
     freeze: str = records.field(
         default="",
-        help="inputs that get one constant value, as in training:false; several by ';', SIGNATURE/INPUT:VALUE picks one signature",
+        help="inputs that become constants, such as training:false; several separated by ';'; SIGNATURE/INPUT:VALUE for one signature",
     )
     # 0 for as much as there is.
     max_workspace_size_bytes: int = records.field(
@@ -59,8 +59,8 @@ class Recipe(records.Record):
     )
     calibration_method: CalibrationMethod = records.field(
         default=AUTO,
-        help="of the toolkit: entropy (as TensorRT), percentile, mse, max, or auto: the one of them that harms the outputs least where "
-        "INT8 is simulated on a part of the calibration data",
+        help="the toolkit's method: entropy (as TensorRT's), percentile, mse or max; auto takes the one with the smallest "
+        "error when INT8 is simulated on part of the calibration data",
     )
     # In (50, 100].
     calibration_percentile: float = records.field(default=PERCENTILE, help="of |x|, for the method percentile")

@@ -31,7 +31,7 @@ from tftrt_tools.tftrt.conversion.signature_result import BuiltEngine, Signature
 class Options:
     """What to build, and which of the conversion's settings to change; None keeps the conversion's."""
 
-    # Text of --shapes, "" to take the engines away.
+    # Text of --shapes, "" to remove the engines.
     shapes: str
     strategy: Strategy | None = None
     # Scratch GPU memory that an engine may use.

@@ -61,8 +61,8 @@ class Settings(recipe.Recipe):
     # Of inputs; "" leaves all as they are.
     fix_sizes: str = records.field(
         default="",
-        help="sizes that inputs take for good, with any batch, so that more of a model of open sizes goes into engines: 'image:512x512x3'; "
-        "several by ';'. A request of another size is an error",
+        help="fix the sizes of inputs, with any batch, so that more of a model with open sizes goes into engines: "
+        "'image:512x512x3'; several separated by ';'. A request of another size is then an error",
     )
     # How profiles are made from shapes. None is "Optimal", one for each declared shape; for ranges (min=…,max=…) "Range" or
     # "Range+Optimal"; "Range" for INT8 without shapes.
@@ -94,7 +94,8 @@ class Settings(recipe.Recipe):
         "engine",
     )
     allow_quantization_changes: bool = records.field(
-        default=False, help="accept where TF-TRT departs from a quantization-aware model or from the precision"
+        default=False,
+        help="accept that TF-TRT quantizes otherwise than the quantization-aware model or --precision says",
     )
     save_engines: bool = records.field(default=True, help="save the engines that --shapes built with the model")
     leave_refused_nodes: bool = records.field(

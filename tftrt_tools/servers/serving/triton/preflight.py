@@ -81,7 +81,7 @@ def _ways(model: Servable) -> str:
     other = (
         "or --triton_backend=python runs it in the TensorRT of your own Python"
         if model.kind == "plan"
-        else "or take the engines away (`tftrt build MODEL --strip`) and let the server build them"
+        else "or remove the engines (`tftrt build MODEL --strip`) and let the server build them"
     )
     return f"{named}; or build it with that container's TensorRT; {other}"
 
