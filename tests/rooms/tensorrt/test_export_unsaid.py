@@ -381,5 +381,7 @@ def test_fp16_that_misses_its_bounds_is_followed_by_the_search_for_its_nodes(tft
         "export", source, f"--output={tmp_path / 'm.onnx'}", "--precision_mode=FP16", "--thresholds=snr_db>=100"
     )
     assert (
-        done.returncode == 3 and "next: tftrt sensitivity" in done.stdout and "--precision_mode=FP16" in done.stdout
+        done.returncode == 3
+        and "next, with --data of your own: tftrt sensitivity" in done.stdout
+        and "--precision_mode=FP16" in done.stdout
     ), done.stdout

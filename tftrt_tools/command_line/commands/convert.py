@@ -242,7 +242,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     write(done, values)
     if done.output:
-        _next.show(values, _next.verify(values, values.input_saved_model_dir, values.output_saved_model_dir))
+        _next.show_verify(values, values.input_saved_model_dir, values.output_saved_model_dir)
     return _calling.exit_code(failure(done, values))
 
 

@@ -50,6 +50,7 @@ from tftrt_tools.command_line.commands import build as build_command
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.command_line.commands import tune as tune_command
 from tftrt_tools.command_line.commands import verify as verify_command
+from tftrt_tools.models.kinds import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,7 +193,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     wrong = failure(done.story, values)
     if wrong and done.story.ended:
         raise wrong
-    _next.show(values, *_following(values, done.story))
+    _show_next(values, done.story)
     return _calling.exit_code(wrong)
 
 
@@ -464,10 +465,15 @@ def _time(one: StepResult) -> str:
     return f"{one.seconds:.1f} s{' (earlier)' if one.before else ''}" if one.words else ""
 
 
-def _following(values: flags.FlagValues, story: Story) -> list[list[str]]:
-    """The commands that come next."""
+def _show_next(values: flags.FlagValues, story: Story) -> None:
     if story.left:
-        return [list(story.command)]
-    if story.outcome == "kept" and not story.asked.publish:
-        return [_next.publish(values, story.asked.output)]
-    return [["inspect", story.asked.output]]
+        _next.show_on_gpu(values, story.command)
+    elif story.outcome != "kept":
+        return  # the report says what mends it
+    elif not story.asked.publish:
+        _next.show(values, _next.publish(values, story.asked.output))
+    elif table.kind(story.asked.output).of_tensorflow:
+        base_path = pathlib.Path(story.asked.publish)
+        _next.show(values, _next.serve(values, base_path.name, str(base_path)))
+    else:
+        _next.show(values, _next.smoke_triton(pathlib.Path(story.asked.publish).name))
