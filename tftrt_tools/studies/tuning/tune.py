@@ -162,7 +162,7 @@ def tune(
     with opening.opened(source, log_file=options.log_file) as (original,), scratch.folder("tune") as folder:
         specs, walked = _specs(original, settings)
         options = _comparable(_of_walked(options, walked), walked.names)
-        _check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
+        check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
         frozen_inputs.check(settings.freeze, original.freezable(walked.names), walked.twins)
         maker = _maker(settings, options, original.inputs, walked)
         _objective(options.objective_shape, specs, _timed(maker.declared(), settings, specs))
@@ -509,7 +509,7 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
     )
 
 
-def _check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
+def check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
     """Refuse an --accuracy_output that the model does not have. Args: outputs: {signature: names}. Raises: UsageError."""
     signature, name = signatures.split(said, outputs)
     mine = outputs.get(signature, ())
