@@ -6,8 +6,10 @@ import contextlib
 import difflib
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -93,6 +95,47 @@ class UsageError(TftrtError):
     """A flag, a path or a value that can never work (exit code 2)."""
 
     exit_code = EXIT_USAGE
+    # The errors that this one tells together, [] for one alone.
+    parts: list[UsageError] = []  # noqa: RUF012
+
+
+class Wrong:
+    """Collects what independent checks refuse, so that all of it can be told at once."""
+
+    def __init__(self) -> None:
+        self._found: list[UsageError] = []
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep the UsageError of this block for `check`."""
+        try:
+            yield
+        except UsageError as error:
+            self._found += error.parts or [error]
+
+    def passes(self, check: Callable[[], object]) -> bool:
+        """Whether a check refuses nothing."""
+        before = len(self._found)
+        with self.collected():
+            check()
+        return len(self._found) == before
+
+    def result(self, check: Callable[[], T], otherwise: T) -> T:
+        """What a check returns; `otherwise` where it refuses something."""
+        with self.collected():
+            return check()
+        return otherwise
+
+    def check(self) -> None:
+        """Raise UsageError where something was refused: one alone as it is, several as one."""
+        if len(self._found) == 1:
+            raise self._found[0]
+        if self._found:
+            causes = "; ".join(f"({number}) {one.cause}" for number, one in enumerate(self._found, 1))
+            mends = "; ".join(f"({number}) {one.mend}" for number, one in enumerate(self._found, 1) if one.mend)
+            raised = UsageError(f"{len(self._found)} things are wrong: {causes}", mends)
+            raised.parts = self._found
+            raise raised
 
 
 class CallFailed(TftrtError):

@@ -1,21 +1,26 @@
 """The line `next: tftrt …` at the end of a command: ready to be pasted, whatever the paths are, and right for what was done."""
 
+import pathlib
 import re
 import shlex
 import shutil
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.command_here import run_tftrt
+from tests import next_lines, zoo
 from tftrt_tools.command_line.commands import _calling, _flags, _next, convert
 from tftrt_tools.models.savedmodel import passport
+
+ON_GPU = next_lines.ON_GPU
 
 
 def values_of(*argv, command=convert):
     return _flags.parse("convert", command, list(argv))[0]
 
 
-def next_lines(printed):
+def shown_by(printed):
     """The commands of each `next:` line, as words."""
     return [
         [shlex.split(one)[1:] for one in line.split(" && ")]
@@ -26,7 +31,7 @@ def next_lines(printed):
 def test_a_line_is_quoted_for_the_shell_and_never_wrapped(capsys):
     model = "my models/it's (new)/" + 200 * "x"
     _next.show(values_of(), ["verify", model, "b"], ["publish", "b"])
-    assert next_lines(capsys.readouterr().out) == [[["verify", model, "b"], ["publish", "b"]]]
+    assert shown_by(capsys.readouterr().out) == [[["verify", model, "b"], ["publish", "b"]]]
 
 
 def test_saved_engines_need_the_tensorrt_that_built_them(capsys):
@@ -50,7 +55,7 @@ def test_no_line_where_a_program_reads_what_is_printed(capsys):
     _next.show(values_of("--json=-"), ["verify", "a", "b"])
     assert capsys.readouterr() == ("", "")
     _next.show(values_of("--json=result.json"), ["verify", "a", "b"])
-    assert next_lines(capsys.readouterr().out) == [[["verify", "a", "b"]]]
+    assert shown_by(capsys.readouterr().out) == [[["verify", "a", "b"]]]
 
 
 def test_a_step_of_another_command_shows_no_line(capsys, monkeypatch):
@@ -121,27 +126,131 @@ def test_the_original_is_named_only_where_it_is_there(tmp_path, monkeypatch):
     assert _next.original(".") == ""
 
 
-@pytest.mark.slow
-def test_the_lines_lead_from_a_model_to_a_server(zoo_model, tmp_path):
-    """Each line is run as the command before printed it, in a folder whose name needs quotes."""
+@pytest.fixture
+def way(tmp_path):
+    """A folder whose name needs quotes, where lines are followed."""
     folder = tmp_path / "it's here"
     folder.mkdir()
-    shutil.copytree(zoo_model("digits_cnn"), folder / "my model")
+    with next_lines.Way(folder) as found:
+        yield found
 
-    def run(*words):
-        done = run_tftrt(*words, cwd=folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
-    ((convert_words,),) = next_lines(run("inspect", "my model", "--minimum_segment_size=4"))
-    assert convert_words[0] == "convert" and "--minimum_segment_size=4" in convert_words
-    ((verify_words,),) = next_lines(run(*convert_words))
-    assert verify_words == ["verify", "my model", "my model_fp16"]
-    assert next_lines(run("inspect", "my model_fp16")) == [[verify_words]]
-    on_gpu = "\nnext, on a machine with a GPU: tftrt verify 'my model' 'my model_fp16' --allow_builds\n"
-    for printed in (run(*verify_words), run("inspect", "my model_fp16")):
-        assert on_gpu in printed and next_lines(printed) == [], "no engine ran"
-    publish_words = _next.publish(values_of(), "my model_fp16")
-    ((serve_words,),) = next_lines(run(*publish_words))
-    assert serve_words == ["serve", "--model_name=my_model_fp16", f"--model_base_path={folder}/models/my_model_fp16"]
-    assert "next" not in run(*verify_words, "--json=-")
+@pytest.mark.slow
+def test_the_lines_lead_from_a_saved_model_to_a_server(way, zoo_model):
+    way.benches = True
+    shutil.copytree(zoo_model("digits_cnn"), way.folder / "my model")
+    assert way.follow("inspect", "my model", "--minimum_segment_size=4") == ["inspect", "convert", "verify"]
+    assert "--minimum_segment_size=4" in way.ran[1] and way.ran[2] == ["verify", "my model", "my model_fp16"]
+    on_gpu = ["verify", "my model", "my model_fp16", "--allow_builds"]
+    assert way.waits.pop() == (ON_GPU, on_gpu), "no engine ran"
+    assert way.follow("inspect", "my model_fp16") == ["inspect"] and way.waits.pop() == (ON_GPU, on_gpu)
+    # What is there already is not written over: the line names another folder.
+    assert way.follow("inspect", "my model") == ["inspect", "convert", "verify"]
+    assert way.ran[-1] == ["verify", "my model", "my model_fp16_2"]
+    assert way.follow("build", "my model_fp16", "--strip", "--output=strip ped") == ["build", "verify"]
+    shown = ["publish", "serve", "smoke", "bench"]
+    assert way.follow(*_next.publish(values_of(), "my model_fp16")) == shown
+    base_path = way.folder / "models/my_model_fp16"
+    assert way.follow("configure", "--output=con fig", f"--model=m={base_path}") == ["configure", *shown[1:]]
+
+
+@pytest.mark.slow
+def test_the_lines_lead_on_from_rows_and_ranges(way, zoo_model, images):
+    """Each of them leads to a conversion of its own, in a folder of its own."""
+    shutil.copytree(zoo_model("digits_cnn"), way.folder / "my model")
+    for name in ("held_back.npz", "calibration.npz", "labels.npy"):
+        shutil.copy(images / name, way.folder / f"the {name}")
+    verified = ["convert", "verify"]
+    ranges = ("--calibration_data=the calibration.npz", "--output_table=a table.json", "--minimum_segment_size=4")
+    assert way.follow("calibrate", "my model", *ranges) == ["calibrate", *verified]
+    assert "--calibration_table=a table.json" in way.ran[-2] and "--minimum_segment_size=4" in way.ran[-2]
+    rows = ("--output=some rows.npz", "--labels=the labels.npy", "--output_labels=some labels.npy")
+    others = ("--calibration_rows=60", "--output_calibration=other rows.npz")
+    assert way.follow("data", "my model", "the held_back.npz", *rows, *others) == ["data", *verified]
+    assert way.ran[-1][2:] == ["my model_int8_2", "--data=some rows.npz", "--labels=some labels.npy"]
+    assert way.follow("data", "my model_int8", "the held_back.npz", "--output=again.npz") == ["data", "verify"]
+    assert way.follow("sensitivity", "my model", "--data=the held_back.npz") == ["sensitivity", *verified]
+    assert way.ran[-1][2] == "my model_int8_3"
+
+
+@pytest.mark.slow
+def test_the_lines_lead_on_from_files(way, tmp_path_factory, images, onnx_model):
+    shutil.copy(zoo.trained(tmp_path_factory) / "model.keras", way.folder / "my model.keras")
+    shutil.copy(onnx_model("digits_cnn"), way.folder / "my file.onnx")
+    shutil.copy(images / "held_back.npz", way.folder / "the rows.npz")
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 8], name="x")
+        y = tf.nn.relu(tf.matmul(tf.nn.relu(x), np.full((8, 4), 0.5, np.float32)) + 1.0, name="y")
+        tf.identity(tf.nn.relu(y), name="behind")
+    (way.folder / "fro zen.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    for flags in (["my model.keras"], ["fro zen.pb", "--outputs=y"]):
+        assert way.follow("inspect", *flags) == ["inspect", "convert", "verify"]
+        assert way.ran[-1][3:] == flags[1:] and way.waits[-1][1][3:] == [*flags[1:], "--allow_builds"]
+        assert way.follow(*_next.publish(values_of(), way.ran[-1][2])) == ["publish", "serve", "smoke", "bench"]
+    found = way.follow("sensitivity", "my file.onnx", "--data=the rows.npz", "--precision=FP16")
+    assert found == ["sensitivity", "export"]
+
+
+@pytest.mark.slow
+def test_the_lines_lead_on_from_a_model_that_takes_pictures(way, zoo_model):
+    shutil.copytree(zoo_model("digits_cnn"), way.folder / "my model")
+    found = way.follow("wrap", "my model", "--output=of pictures", "--image_scale=1/255")
+    assert found == ["wrap", "verify", "publish", "serve", "smoke", "bench"]
+
+
+@pytest.mark.slow
+def test_a_model_of_open_sizes_gets_them_or_the_line_says_that_it_needs_them(way):
+    module = tf.Module()
+    module.serve = tf.function(
+        lambda x: {"y": tf.nn.relu(x @ tf.ones((8, 4))) + 1.0},
+        input_signature=[tf.TensorSpec([None, None, 8], tf.float32, name="x")],
+    )
+    tf.saved_model.save(module, str(way.folder / "open sizes"), {"serving_default": module.serve})
+    small = ("--minimum_segment_size=1", "--use_dynamic_shape")
+    assert way.follow("inspect", "open sizes", *small) == ["inspect", "convert"]
+    ((needs, verify_words),) = way.waits
+    assert needs == ", with --data or --shapes for the open sizes of input 'x'"
+    assert way.follow(*verify_words, "--shapes=x:1x3x8,4x3x8") == ["verify"]
+    # A model without engines is judged for good without a GPU.
+    shutil.copytree(way.folder / "open sizes", way.folder / "plain")
+    assert way.follow("verify", "open sizes", "plain", "--shapes=x:1x3x8") == [
+        "verify",
+        "publish",
+        "serve",
+        "smoke",
+        "bench",
+    ]
+    assert "--warmup_shapes=x:1x3x8" in way.ran[-4] and "--shapes=serving_default/x:1x3x8" in way.ran[-1]
+    np.savez(way.folder / "my rows.npz", x=np.random.default_rng(0).normal(size=(4, 5, 8)).astype(np.float32))
+    shutil.copytree(way.folder / "open sizes", way.folder / "plain too")
+    way.follow("verify", "open sizes", "plain too", "--data=my rows.npz")
+    assert "--warmup_data=my rows.npz" in way.ran[-4] and way.ran[-1][0] == "bench"
+    way.waits.clear()
+    way.follow(*_next.publish(values_of(), "plain"), "--nowarmup")
+    assert way.waits == [(needs, way.waits[0][1])] and way.waits[0][1][0] == "smoke"
+
+
+@pytest.mark.slow
+def test_what_builds_engines_waits_for_a_gpu(way, zoo_model, images):
+    shutil.copytree(zoo_model("digits_cnn"), way.folder / "my model")
+    shutil.copy(images / "calibration.npz", way.folder / "rows.npz")
+    assert way.follow("inspect", "my model", "--shapes=image:1x8x8x1") == ["inspect"]
+    ranges = ("--calibration_data=rows.npz", "--output_table=t")
+    assert way.follow("calibrate", "my model", "--shapes=image:1x8x8x1", *ranges) == ["calibrate"]
+    assert [(needs, words[0]) for needs, words in way.waits] == 2 * [(ON_GPU, "convert")]
+
+
+def test_a_step_that_needs_a_gpu_is_no_step_where_none_is_asked(capsys, monkeypatch):
+    monkeypatch.setattr(_calling, "_running", ["optimize", "verify"])
+    _next.show_on_gpu(values_of(), ["verify", "a", "b"])
+    _next.show_on_gpu(values_of("--json=-"), ["verify", "a", "b"])
+    assert capsys.readouterr() == ("", "")
+
+
+def test_every_command_that_names_a_next_one_is_followed():
+    """A new one has to be followed here, or where its GPU or server is."""
+    here = {"inspect", "convert", "build", "verify", "publish", "serve", "smoke", "configure"}
+    here |= {"calibrate", "data", "sensitivity", "wrap"}
+    elsewhere = {"export", "tune", "optimize", "regress", "_batching"}
+    modules = pathlib.Path(_next.__file__).parent.glob("*.py")
+    assert {path.stem for path in modules if "_next.show" in path.read_text()} == here | elsewhere

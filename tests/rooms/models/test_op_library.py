@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import next_lines
 from tests.command_here import run_tftrt, unshared
 from tests.command_line import assert_clear
 from tftrt_tools.base import errors
@@ -139,3 +140,19 @@ def test_a_library_that_is_none_is_told(frozen, tmp_path):
     assert_clear(
         run_tftrt("inspect", frozen, "--op_library=no.so", cwd=tmp_path), errors.EXIT_USAGE, "cannot be loaded"
     )
+
+
+def test_the_lines_that_name_the_next_command_repeat_the_library(library, frozen, tmp_path):
+    folder = tmp_path / "it's here"
+    folder.mkdir()
+    for path in (library, frozen):
+        shutil.copy(path, folder / f"the {path.name}")
+    with next_lines.Way(folder) as way:
+        given = "--op_library=the threefold.so"
+        assert way.follow("inspect", "the model.pb", given) == ["inspect", "convert", "verify"]
+        publish = ("publish", "the model_fp16", "--model_name=m", "--base_path=models")
+        assert way.follow(*publish, given) == ["publish", "serve", "smoke", "bench"]
+        refused = run_tftrt(*publish, cwd=folder)
+        assert_clear(refused, errors.EXIT_CHECK, "op ToolkitThreefold is not one of TensorFlow's")
+        elsewhere = run_tftrt(*publish, given, "--target=tensorflow/serving:2.14.1", cwd=folder)
+        assert_clear(elsewhere, errors.EXIT_CHECK, "op ToolkitThreefold is not one of TensorFlow's")

@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from PIL import Image
 
 from tests.command_line import assert_clear, processes_marked
 from tests.conftest import ROOT
@@ -18,7 +20,7 @@ from tests.example_flags import check_flags
 from tests.optimize_script import COMMAND, IMAGE, Script, diagnosis, machine, plan, trial
 from tftrt_tools.accuracy import goal as goals
 from tftrt_tools.base import errors
-from tftrt_tools.command_line.commands import optimize as command
+from tftrt_tools.command_line.commands import _optimize_asked
 from tftrt_tools.command_line.report import optimize as report
 from tftrt_tools.command_line.report import optimize_plot
 from tftrt_tools.models.inputs.rows import row_hashes
@@ -321,7 +323,7 @@ def test_every_flag_that_is_repeated_exists_where_it_is_repeated(script, tmp_pat
         "engine_cache_max_bytes": "=1GiB",
         "signature_keys": "=serving_default",
     }
-    assert set(samples) | {"engine_cache"} == set(command._repeated())
+    assert set(samples) | {"engine_cache"} == set(_optimize_asked.repeated())
     script.documents["doctor"] = machine(gpu).to_dict()
     done = script.run(
         words={name: (f"--{name}{value}",) for name, value in samples.items()},
@@ -444,7 +446,9 @@ def test_rows_for_calibration_of_the_users_own_are_taken(script):
     )
     assert "data" not in script.names and "--calibration_data=rows.npz" in script.words("calibrate")
     assert {"--data=rows.npz", "--data_rows=9", "--labels=labels.npy"} <= set(script.words("verify"))
-    assert not any(word.startswith("--image") for words in script.calls for word in words), "arrays are no pictures"
+    assert not any(word.startswith("--server_image") for words in script.calls for word in words), (
+        "arrays are no pictures"
+    )
 
 
 def test_without_int8_no_row_is_held_back(script):
@@ -769,7 +773,8 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
         "OPEN: FP16, simulated on 300 rows, answers like the original" in done.stdout
         and "300 rows to score, 100 other rows" in done.stdout
     )
-    *_, following = re.findall(r"^next: (.*)$", done.stdout, re.MULTILINE)  # commands in it name a next one, too
+    (following,) = re.findall(r"^next, on a machine with a GPU: (.*)$", done.stdout, re.MULTILINE)
+    assert "\nnext: " not in done.stdout, "here nothing is left to do"
     check_flags(shlex.split(following))
     assert shlex.split(following)[1:] == [
         "optimize",
@@ -902,17 +907,115 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
         ({"--output": "there"}, (), 2, "the output directory exists"),
         ({}, ("--html=no/folder.html",), 2, "cannot be written"),
         ({"--output": "model"}, (), 2, "lie inside one another"),
+        # Against the model, which is looked at and not loaded.
+        ({"--data": "other_name.npz"}, (), 2, "the data has an array 'pixels' that is no input"),
+        ({"--data": "other_shape.npz"}, (), 2, "the data of input 'image' has shape"),
+        ({"--data": "text.npz"}, (), 2, "the data of input 'image'"),
+        ({"--data": "none.npz"}, (), 2, "is empty"),
+        ({"--data": "nan.npz"}, (), 2, "holds NaN or Inf"),
+        ({"--data": "cut.npz"}, (), 2, "cut.npz is no readable .npz or .npy file"),
+        ({}, ("--calibration_data=other_name.npz",), 2, "--calibration_data=other_name.npz: the data has an array"),
+        ({}, ("--calibration_data=other_shape.npz",), 2, "has shape"),
+        ({"--labels": "few.npy"}, (), 2, "--labels holds 3 int64 values for 400 rows"),
+        ({"--labels": "half.npy"}, (), 2, "--labels: float64[400] fits no output"),
+        ({"--labels": "complex.npy"}, (), 2, "--labels: complex128[400] fits no output"),
+        ({"--labels": "eleven.npy"}, (), 2, "--labels: 10 is no class of serving_default/probabilities, which has 10"),
+        (
+            {"--labels": "names.txt"},
+            ("--classes=classes.txt",),
+            2,
+            "--labels holds 'cat', which --classes does not name",
+        ),
+        ({"--data": "photos", "--labels": "few.npy"}, (), 2, "--labels=few.npy holds 3 values, and photos 2 rows"),
+        ({}, ("--accuracy_output=logits",), 2, "--accuracy_output=logits is no output of the model"),
+        ({}, ("--shapes=pixels:1x2",), 2, "--shapes: no input 'pixels'"),
+        ({}, ("--shapes=image:1x9x8x1",), 2, "'serving_default' refuses image:1x9x8x1"),
+        ({}, ("--signature_keys=other",), 2, "no signature 'other'"),
+        ({}, ("--freeze=flag:1",), 2, "--freeze: no input 'flag'"),
+        ({}, ("--keep_native_nodes=([",), 2, "is no regular expression"),
+        # Places.
+        ({"--output": "rows.csv/best"}, (), 2, "rows.csv is no folder"),
+        ({"--output": "/proc/best"}, (), 2, "/proc cannot be written to by this user"),
+        ({}, ("--publish=rows.csv/m",), 2, "rows.csv is no directory"),
+        ({}, ("--publish=/proc/m",), 2, "--publish=/proc/m: /proc cannot be written to"),
+        ({}, ("--publish=model/variables/m",), 2, "lies inside the model"),
+        ({}, ("--publish=best/m",), 2, "lies inside the model"),
+        ({}, ("--work_dir=/proc/w",), 2, "/proc cannot be written to"),
+        ({}, ("--work_dir=model/w",), 2, "--work_dir=model/w lies inside the model"),
+        ({}, ("--output_flagfile=/sys/best.flags",), 2, "cannot be written: this user cannot write to /sys"),
     ],
 )
 def test_what_can_never_work_is_refused_before_any_step(tftrt, zoo_model, folder, changes, flags, code, says):
+    _write_wrong_files(folder)
     os.symlink(zoo_model("digits_cnn"), folder / "model")
     (folder / "there").mkdir()
     (folder / "there/saved_model.pb").touch()
     (folder / "cut.npy").write_bytes((folder / "labels.npy").read_bytes()[:200])
     np.savez(folder / "two.npz", a=[1], b=[1])
     (folder / "rows.csv").write_text("name,label\na,1\n")
+    there = sorted(os.listdir(folder))
     assert_clear(optimize(tftrt, folder, "model", *flags, **changes), code, says)
-    assert not (folder / "optimize-model").exists()
+    assert sorted(os.listdir(folder)) == there, "nothing was begun"
+
+
+def _write_wrong_files(folder):
+    images, labels = np.load(folder / "held_back.npz")["image"], np.load(folder / "labels.npy")
+    for name, arrays in {
+        "other_name": {"pixels": images},
+        "other_shape": {"image": images[:, :4]},
+        "text": {"image": images.astype("U3")},
+        "none": {"image": images[:0]},
+        "nan": {"image": np.full_like(images, np.nan)},
+    }.items():
+        np.savez(folder / f"{name}.npz", **arrays)
+    (folder / "cut.npz").write_bytes((folder / "held_back.npz").read_bytes()[:2000])
+    for name, values in {
+        "few": labels[:3],
+        "half": labels + 0.5,
+        "complex": labels.astype(complex),
+        "eleven": np.append(labels[1:], 10),
+    }.items():
+        np.save(folder / f"{name}.npy", values)
+    (folder / "names.txt").write_text("cat\n" * len(labels))
+    (folder / "classes.txt").write_text("\n".join("0123456789"))
+    (folder / "photos").mkdir()
+    for number in range(2):
+        Image.fromarray((255 * images[number, ..., 0]).astype(np.uint8)).save(folder / f"photos/{number}.png")
+
+
+def test_all_that_can_never_work_is_told_at_once(tftrt, zoo_model, folder):
+    _write_wrong_files(folder)
+    there = sorted(os.listdir(folder))
+    flags = ("--slo=fast", "--publish=digits", "--html=no/folder.html", "--output_flagfile=no/flags", "--max_minutes=0")
+    wrong = {"--data": "other_name.npz", "--labels": "nothing.npy", "--output": "photos"}
+    done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--calibration_data=none.npz", *flags, **wrong)
+    assert_clear(done, 2, "9 things are wrong: (1) no/folder.html cannot be written")
+    for says in (
+        "no/flags cannot be written",
+        "--max_minutes=0 is no budget",
+        "--slo: 'fast' is no bound",
+        "--publish=digits is no BASE_PATH/MODEL_NAME",
+        "the output directory exists",
+        "--labels=nothing.npy: no such file",
+        "'pixels' that is no input",
+        "is empty",
+    ):
+        assert says in done.stderr, says
+    assert sorted(os.listdir(folder)) == there
+
+
+def test_data_may_leave_out_what_says_whether_a_model_is_trained(tftrt, folder):
+    """Its value is frozen once the graph was looked at: that it has no rows is no mistake."""
+    module = tf.Module()
+    module.serve = tf.function(
+        lambda image, is_training: {"y": tf.cond(is_training, lambda: image, lambda: 2.0 * image)},
+        input_signature=[tf.TensorSpec([None, 4], name="image"), tf.TensorSpec([], tf.bool, name="is_training")],
+    )
+    tf.saved_model.save(module, str(folder / "model"), {"serving_default": module.serve})
+    np.savez(folder / "rows.npz", image=np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32))
+    flags = {"--data": "rows.npz", "--labels": None, "--accuracy": "snr_db:threshold=20"}
+    done = optimize(tftrt, folder, "model", "--precision=FP16", **flags)
+    assert "$ tftrt inspect" in done.stdout and "is_training" not in done.stderr, done.stderr
 
 
 def test_models_that_are_none_are_refused(tftrt, converted, folder):
@@ -921,7 +1024,7 @@ def test_models_that_are_none_are_refused(tftrt, converted, folder):
     assert_clear(optimize(tftrt, folder, converted("digits_cnn", "--precision=FP16")), 2, "is a converted model itself")
 
 
-def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, folder):
+def test_open_sizes_are_told_before_any_step(tftrt, zoo_model, folder):
     np.savez(folder / "texts.npz", input_ids=np.ones((8, 16), np.int32), input_mask=np.ones((8, 16), np.int32))
     done = optimize(
         tftrt,
@@ -929,41 +1032,8 @@ def test_open_sizes_and_wrong_labels_are_told_in_their_step(tftrt, zoo_model, fo
         zoo_model("bert_encoder"),
         **{"--data": "texts.npz", "--labels": None, "--accuracy": "snr_db:threshold=30"},
     )
-    assert done.returncode == 2 and "has unknown dimensions" in done.stderr and "--shapes=" in done.stderr
-    np.save(folder / "few.npy", np.zeros(3, np.int64))
-    done = optimize(tftrt, folder, zoo_model("digits_cnn"), **{"--labels": "few.npy"})
-    assert (
-        done.returncode == 2
-        and "--labels=few.npy holds 3 values, and held_back.npz 400 rows" in done.stderr
-        and not (folder / "best").exists()
-    )
-
-
-@pytest.mark.parametrize(
-    ("labels", "says"),
-    [
-        (lambda right: right[:3], "--labels holds 3 int64 values for 400 rows"),
-        (
-            lambda right: right + 0.5,
-            "--labels: float64[400] fits no output\n  outputs here: serving_default/probabilities float32[?, 10]",
-        ),
-        (lambda right: right.astype(complex), "--labels: complex128[400] fits no output"),
-        (
-            lambda right: np.append(right[1:], 10),
-            "--labels: 10 is no class of serving_default/probabilities, which has 10: 0 to 9",
-        ),
-    ],
-)
-def test_labels_that_fit_no_output_are_refused_before_anything_is_made(tftrt, zoo_model, folder, labels, says):
-    np.save(folder / "wrong.npy", labels(np.load(folder / "labels.npy")))
-    done = optimize(tftrt, folder, zoo_model("digits_cnn"), "--precision=FP16", **{"--labels": "wrong.npy"})
-    assert (
-        done.returncode == 2
-        and says in done.stderr
-        and "Traceback" not in done.stderr
-        and not (folder / "best").exists()
-    )
-    assert "$ tftrt inspect" in done.stdout and "$ tftrt convert" not in done.stdout
+    assert_clear(done, 2, "has unknown dimensions")
+    assert "--shapes=" in done.stderr and not (folder / "optimize-bert_encoder").exists()
 
 
 def test_labels_are_looked_at_where_the_data_leaves_a_frozen_input_out(tftrt, folder):

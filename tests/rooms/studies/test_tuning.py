@@ -868,7 +868,9 @@ def test_a_frozen_input_is_timed_and_scored_with_its_value(tmp_path):
     with opening.opened(model) as (opened,):
         specs, walked = tune._specs(opened, settings)
         maker = tune._maker(settings, options, specs, walked)
-        found = tune._prepare(opened, settings, options, specs, maker, maker.given(tmp_path / "given"), None, tmp_path)
+        given = maker.given(tmp_path / "given")
+        cut = tune._scored(maker, given, settings, options, None)
+        found = tune._prepare(opened, settings, options, specs, maker, given, cut, None, tmp_path)
     assert found.timed[0].frozen == {"training": False}
     assert [bool(np.load(one.inputs)["training"]) for one in found.scoring.calls] == [False, False]
 

@@ -688,5 +688,6 @@ def test_the_flags_of_an_int8_plan_can_be_given_again(tmp_path):
     flags.write_text("--backend=tensorrt\n--precision=INT8\n")
     argv = [f"--flagfile={flags}"]
     assert convert_command.older_flags(argv) == argv
-    flags.write_text("--precision=INT8\n")
-    assert convert_command.older_flags(argv) == ["--calibration_method=entropy", *argv]
+    for name in ("precision", "precision_mode"):
+        flags.write_text(f"--{name}=INT8\n")
+        assert convert_command.older_flags(argv) == ["--calibration_method=entropy", *argv]

@@ -381,3 +381,8 @@ def test_fp16_that_misses_its_bounds_is_followed_by_the_search_for_its_nodes(tft
     assert done.returncode == 3 and "next: tftrt sensitivity" in done.stdout and "--precision=FP16" in done.stdout, (
         done.stdout
     )
+    assert (
+        done.returncode == 3
+        and "next, with --data of your own: tftrt sensitivity" in done.stdout
+        and "--precision=FP16" in done.stdout
+    ), done.stdout

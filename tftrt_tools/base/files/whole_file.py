@@ -19,13 +19,15 @@ _MOST_LINKS = 40  # as Linux follows
 
 def check_places(paths: Iterable[Path]) -> None:
     """Check each path with `check_place`, and that no two are the same file. Raises: UsageError."""
-    seen = set()
+    seen, wrong = set(), errors.Wrong()
     for path in paths:
-        check_place(path)
-        target, stream = place(path)
-        if target in seen and not stream:
-            raise errors.UsageError(f"two results would be written to {path}", "give each a file of its own")
-        seen.add(target)
+        with wrong.collected():
+            check_place(path)
+            target, stream = place(path)
+            if target in seen and not stream:
+                raise errors.UsageError(f"two results would be written to {path}", "give each a file of its own")
+            seen.add(target)
+    wrong.check()
 
 
 def check_place(path: Path) -> None:
@@ -36,18 +38,29 @@ def check_place(path: Path) -> None:
         raise errors.UsageError(
             f"{path} cannot be written: {why}", "give the path of a file in a directory that is there"
         )
+    if not is_stream(path) and not takes_files(pathlib.Path(place(path)[0]).parent):
+        raise errors.UsageError(
+            f"{path} cannot be written: this user cannot write to {parent}",
+            "choose another directory, or fix its rights",
+        )
 
 
 def check_folder(path: Path, flag: str) -> None:
-    """Check, before the work is done, that `path` is a folder to write in, or can become one. Args: flag: that names it.
+    """Check, before the work is done, that `path` is a folder to write in, or can become one. Args: flag: that names it, or what it is.
     Raises: UsageError."""
-    first = nearest(pathlib.Path(os.path.abspath(path)))
+    first, said = nearest(pathlib.Path(os.path.abspath(path))), f"{flag}={path}" if flag[0] == "-" else f"{flag} {path}"
     if not first.is_dir():
-        raise errors.UsageError(f"{flag}={path}: {first} is no folder", "name one that is there, or a new one")
-    if not os.access(first, os.W_OK | os.X_OK):
+        raise errors.UsageError(f"{said}: {first} is no folder", "name one that is there, or a new one")
+    if not takes_files(first):
         raise errors.UsageError(
-            f"{flag}={path}: {first} cannot be written to by this user", f"choose another {flag}, or fix its rights"
+            f"{said}: {first} cannot be written to by this user", f"choose another {flag}, or fix its rights"
         )
+
+
+def takes_files(folder: pathlib.Path) -> bool:
+    """Whether this user can make a file in a folder. Nobody can in those of the kernel, whatever their rights say."""
+    kernels = ("/proc", "/sys")
+    return os.access(folder, os.W_OK | os.X_OK) and not str(folder.resolve()).startswith(kernels)
 
 
 def nearest(path: pathlib.Path) -> pathlib.Path:

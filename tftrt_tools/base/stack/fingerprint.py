@@ -83,6 +83,11 @@ def fingerprint() -> Fingerprint:
     )
 
 
+def gpu_here() -> bool:
+    """Whether this machine has a GPU that NVML names, and CUDA_VISIBLE_DEVICES does not hide all of them."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and bool(_driver().gpus)
+
+
 def cpu_model() -> str:
     """The processor's name, or its architecture if the system does not tell it."""
     for line in _lines("/proc/cpuinfo"):

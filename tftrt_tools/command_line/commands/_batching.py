@@ -108,8 +108,8 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         console.print(f"  not written: {line}", soft_wrap=True)
     if wrong := failure(done):
         raise wrong
-    if "parameters" in done.files:
-        _next.show(values, *_serve(options.model, done.files["parameters"]))
+    if "parameters" in done.files and (commands := _serve(values, options.model, done.files["parameters"])):
+        _next.show(values, *commands)
     return errors.EXIT_FAILED if lost else errors.EXIT_DONE
 
 
@@ -212,22 +212,24 @@ def _options(values: flags.FlagValues, positional: list[str]) -> Options:
     )
 
 
-def _serve(model: str, parameters: str) -> list[list[str]]:
-    """The commands that serve the model with the winner's file: a version directory as it is, another folder published first."""
+def _serve(values: flags.FlagValues, model: str, parameters: str) -> list[list[str]]:
+    """The commands that serve the model with the winner's file: a version directory as it is, another folder published first. None for a
+    converted model that has to be verified before it is published."""
+    from tftrt_tools.models.savedmodel import passport
     from tftrt_tools.servers.serving.configuration import generation
 
-    path = pathlib.Path(os.path.abspath(model))
+    path, name = pathlib.Path(os.path.abspath(model)), _next.model_name(model)
     batching = [
         "--enable_batching",
         f"--batching_parameters_file={parameters}",
         f"--grpc_max_threads={generation.GRPC_THREADS}",
     ]
     if path.name.isdecimal():
-        return [["serve", f"--model_name={path.parent.name}", f"--model_base_path={path.parent}", *batching]]
-    return [
-        ["publish", model, f"--model_name={path.name}", "--base_path=models"],
-        ["serve", f"--model_name={path.name}", f"--model_base_path=models/{path.name}", *batching],
-    ]
+        return [_next.serve(values, path.parent.name, str(path.parent), *batching)]
+    verified = _next.document(model, passport.VERIFY) or {}
+    if _next.document(model, passport.MANIFEST) and not verified.get("passed"):
+        return []
+    return [_next.publish(values, model), _next.serve(values, name, f"models/{name}", *batching)]
 
 
 def _none_keeps(done: Tuned) -> errors.CheckFailed:

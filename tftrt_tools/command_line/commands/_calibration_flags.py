@@ -75,6 +75,11 @@ def define_method(values: flags.FlagValues) -> None:
     flags.DEFINE_float("calibration_percentile", methods.PERCENTILE, "of |x|, for the method percentile", **text)
 
 
+def image_names() -> list[str]:
+    """Names of the flags of `define_images`."""
+    return [name for name in names() if name.startswith("image_")]
+
+
 def define_images(values: flags.FlagValues) -> None:
     """Define the flags of pictures on FlagValues `values`."""
     default, text = DataOptions(), dict(flag_values=values)

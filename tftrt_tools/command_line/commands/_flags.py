@@ -67,11 +67,18 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         return None, None
     positional = _named_by_place(name, values, _help.places(command), positional)
     _places.make_local(values, positional, getattr(command, "URLS", ()))
-    outputs = (values[flag].value for flag in ("json", *getattr(command, "OUTPUTS", ())))
-    whole_file.check_places(path for path in outputs if path and path != "-")
+    if not getattr(command, "CHECKS_ITS_PLACES", False):
+        check_places(values, getattr(command, "OUTPUTS", ()))
     written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}
     _check_unread(values, positional, sorted(written.intersection(_help.shown(values))))
     return values, positional
+
+
+def check_places(values: flags.FlagValues, names: Sequence[str]) -> None:
+    """Refuse places where the files of --json and of these flags cannot be made. A command with CHECKS_ITS_PLACES asks for it itself,
+    together with its other checks. Raises: UsageError."""
+    outputs = (values[flag].value for flag in ("json", *names))
+    whole_file.check_places(path for path in outputs if path and path != "-")
 
 
 def defaults(command: _Defining) -> flags.FlagValues:

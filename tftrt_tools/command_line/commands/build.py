@@ -258,7 +258,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     write(done, values)
     made = values.output or positional[0]
     if not _of_fleet(done) and (original := _next.original(made)):
-        _next.show(values, _next.verify(values, original, made))
+        _next.show_verify(values, original, made)
     return _calling.exit_code(failure(done, values))
 
 

@@ -117,7 +117,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     (model,) = positional
     # A converted model is calibrated with the flags of its conversion, which nobody gave here.
     if done.output and not passport.read(model, passport.MANIFEST):
-        _next.show(
+        _next.show_convert(
             values,
             _next.convert(
                 values,

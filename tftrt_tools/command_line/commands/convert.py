@@ -244,7 +244,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     write(done, values)
     if done.output:
-        _next.show(values, _next.verify(values, values.model, values.output))
+        _next.show_verify(values, values.model, values.output)
     return _calling.exit_code(failure(done, values))
 
 
@@ -284,7 +284,8 @@ def older_flags(argv: list[str]) -> list[str]:
             line.strip().lstrip("-").partition("=")[::2] for line in path.read_text(errors="replace").splitlines()
         )
         said = {"backend", "calibration_method", "calibrator", "calibration_table"} & set(known)
-        if known.get("precision", "").upper() == "INT8" and not said:
+        precision = known.get("precision", known.get("precision_mode", ""))
+        if precision.upper() == "INT8" and not said:
             return ["--calibration_method=entropy", *argv]
     return argv
 

@@ -24,6 +24,7 @@ from absl import flags
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import _calibration_flags, _flags, _next, _output, _source_flags
+from tftrt_tools.models.savedmodel import passport
 
 if TYPE_CHECKING:
     from tftrt_tools.models.inputs.export import Wanted, Written
@@ -97,13 +98,19 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         done = export.export(_source_flags.read(values, model), wanted, values.log_file, values.overwrite)
     _print(done, values.json)
     _output.write_json(done, values.json)
+    _show_next(values, model)
+    return errors.EXIT_DONE
+
+
+def _show_next(values: flags.FlagValues, model: str) -> None:
+    data = [f"--data={values.output}", *([f"--labels={values.output_labels}"] if values.output_labels else [])]
+    if passport.read(model, passport.MANIFEST):
+        if original := _next.original(model):
+            _next.show_verify(values, original, model, *data)
+        return
     calibration = [f"--calibration_data={values.output_calibration}"] if values.output_calibration else []
     convert = _next.convert(values, model, "INT8" if calibration else "FP16", *calibration, settings=False)
-    labels = [f"--labels={values.output_labels}"] if values.output_labels else []
-    _next.show(
-        values, convert, _next.verify(values, model, _next.output_of(convert), f"--data={values.output}", *labels)
-    )
-    return errors.EXIT_DONE
+    _next.show(values, convert, _next.verify(values, model, _next.output_of(convert), *data))
 
 
 def _wanted(values: flags.FlagValues, source: str) -> Wanted:

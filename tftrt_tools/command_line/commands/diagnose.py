@@ -33,6 +33,7 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import documents, scratch
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.stack import fingerprint
 from tftrt_tools.command_line.commands import _flags, _next, _output, _source_flags
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
 
     # A plan is called without TensorFlow, and not in turns with a model that needs it.
     alone = table.kind(converted).alone
-    if not (values.profile or values.stored) and profile_command.gpu_here():
+    if not (values.profile or values.stored) and fingerprint.gpu_here():
         first, second = _source_flags.read_each(values, original, converted)
         options = measure.Options(
             model=second,
@@ -190,7 +191,7 @@ def _profile(values: flags.FlagValues, original: str, converted: str) -> Profile
     beside = [] if alone else [f"--original={original}"]
     again = shlex.join(["tftrt", "profile", converted, *beside, *_next.measured(values, ("shapes", *_MEASURING))])
     if kept is None:
-        here = "" if profile_command.gpu_here() else ", and there is no GPU here to measure one"
+        here = "" if fingerprint.gpu_here() else ", and there is no GPU here to measure one"
         raise errors.TftrtError(
             f"{values.profile or converted} carries no profile{here}", f"run `{again}` on a machine with a GPU"
         )

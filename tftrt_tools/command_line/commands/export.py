@@ -238,23 +238,20 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if (kind.onnx(model) or kind.of_tensorflow) and any(
         one.verification.passed and not one.answers for one in done.files
     ):
-        _next.show(values, _sensitivity(values, model))
+        _show_sensitivity(values, model)
     return _calling.exit_code(failure(done, values))
 
 
-def _sensitivity(values: flags.FlagValues, model: str) -> list[str]:
-    """The search for the nodes that lose the most of a model's answers in the precision. Without data the user has to name some: drawn
-    inputs say little."""
+def _show_sensitivity(values: flags.FlagValues, model: str) -> None:
+    """The search for the nodes that lose the most of a model's answers in the precision. Drawn inputs say little of that."""
     names = ("data_rows", "batch_size", *_calibration_flags.names(), *_calibration_flags.METHOD, "calibration_table")
     kept = [f"--fp32_nodes={'|'.join(values.fp32_nodes)}"] if values.fp32_nodes else []
-    return [
-        "sensitivity",
-        model,
-        f"--precision={values.precision}",
-        f"--data={values.data or 'ROWS.npz'}",
-        *_next.given(values, names),
-        *kept,
-    ]
+    data = [f"--data={values.data}"] if values.data else []
+    repeated = (
+        _next.given(values, names) if table.kind(model).onnx(model) else _next.measured(values, (*names, "freeze"))
+    )
+    command = ["sensitivity", model, f"--precision={values.precision}", *data, *repeated, *kept]
+    _next.show_with_data(values, command)
 
 
 def _precision(values: flags.FlagValues) -> tuple[DataOptions, Asked]:

@@ -145,15 +145,15 @@ def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) ->
     if isinstance(seen, Plan):
         precision = seen.settings.precision_mode if values["precision"].present else "FP16"
         if precision != "INT8":  # that needs data, or ranges of the model's own
-            _next.show(values, _next.convert(values, model, precision))
+            _next.show_convert(values, _next.convert(values, model, precision))
     elif seen.verification and seen.verification.get("passed") and seen.verification.get("mode") != _UNSEEN:
         _next.show(values, _next.publish(values, model))
     elif original := _next.original(model):
-        words = _next.verify(values, original, model)
         if seen.verification and seen.verification.get("passed"):
+            words = _next.verify(values, original, model)
             _next.show_on_gpu(values, [*words, *([] if seen.loads else ["--allow_builds"])], seen.manifest)
         else:
-            _next.show(values, words)
+            _next.show_verify(values, original, model)
 
 
 def _ask(request: InspectRequest, log_file: str | None) -> Plan | Inspection:

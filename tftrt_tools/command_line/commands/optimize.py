@@ -26,44 +26,42 @@ import contextlib
 import pathlib
 import re
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.choices import PRECISIONS, Precision
+from tftrt_tools.base.choices import PRECISIONS
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.base.process import interpreter
 from tftrt_tools.command_line.commands import (
     _calibration_flags,
     _calling,
     _data_flags,
     _engine_cache,
     _flags,
-    _fleet,
     _judging_flags,
     _next,
+    _optimize_asked,
     _output,
     _source_flags,
 )
 from tftrt_tools.command_line.commands import build as build_command
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.command_line.commands import tune as tune_command
-from tftrt_tools.command_line.commands import verify as verify_command
+from tftrt_tools.models.kinds import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from tftrt_tools.accuracy.goal import Goal
-    from tftrt_tools.studies.optimizing.asked import Asked
     from tftrt_tools.studies.optimizing.known import Known
     from tftrt_tools.studies.optimizing.run import Done
     from tftrt_tools.studies.optimizing.step import StepResult
     from tftrt_tools.studies.optimizing.story import Story
 
 OUTPUTS = ("html", "output_flagfile")
+CHECKS_ITS_PLACES = True
 # Flags of other commands with the same meaning here.
 _OF_CONVERT = (
     "signature_keys",
@@ -75,7 +73,6 @@ _OF_CONVERT = (
     "keep_native_nodes",
 )
 _OF_CALIBRATION = ("calibration_data", "calibration_batch_size", "num_calibration_batches")
-_OF_TUNE = ("accuracy_output", "objective_shape", "server", "on")
 URLS = ("on",)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _STORY = "story.html"
@@ -137,7 +134,7 @@ def define(values: flags.FlagValues) -> None:
     for define_all, names in (
         (convert_command.define_settings, _OF_CONVERT),
         (_calibration_flags.define, _OF_CALIBRATION),
-        (tune_command.define, _OF_TUNE),
+        (tune_command.define, _optimize_asked.OF_TUNE),
     ):
         scratch = flags.FlagValues()
         define_all(scratch)
@@ -193,14 +190,14 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     wrong = failure(done.story, values)
     if wrong and done.story.ended:
         raise wrong
-    _next.show(values, *_following(values, done.story))
+    _show_next(values, done.story)
     return _calling.exit_code(wrong)
 
 
 def _ran(values: flags.FlagValues, positional: list[str]) -> Done:
     from tftrt_tools.studies.optimizing import run as running
 
-    asked = _asked(values, _flags.one_argument("optimize", positional, "MODEL"))
+    asked = _optimize_asked.asked(values, _flags.one_argument("optimize", positional, "MODEL"), OUTPUTS)
     console = _output.console(values.json)
 
     def call(words: Sequence[str]) -> int:
@@ -213,7 +210,7 @@ def _ran(values: flags.FlagValues, positional: list[str]) -> Done:
 
     def check(known: Known) -> None:
         if asked.labels:
-            _check_labels(known)
+            _optimize_asked.check_labels(known)
 
     command = ("optimize", *positional, *_given(values))
     return running.run(
@@ -234,192 +231,6 @@ def _given(values: flags.FlagValues) -> list[str]:
     ]
 
 
-def _asked(values: flags.FlagValues, model: str) -> Asked:
-    """Raises: UsageError."""
-    from tftrt_tools.accuracy import goal as goals
-    from tftrt_tools.accuracy import labels
-    from tftrt_tools.models.inputs import find
-    from tftrt_tools.models.inputs import labels as files
-    from tftrt_tools.models.kinds import opening
-    from tftrt_tools.models.savedmodel import passport
-    from tftrt_tools.models.savedmodel import shapes as shape_grammar
-    from tftrt_tools.studies import backends
-    from tftrt_tools.studies.optimizing.asked import Asked
-
-    for name, what in (
-        ("data", "the rows to score"),
-        ("accuracy", "what the model has to keep"),
-        ("output", "the directory to make"),
-    ):
-        if not values[name].value:
-            raise errors.UsageError(f"--{name} is missing: {what}", "`tftrt optimize --help` shows examples")
-    if made_by := backends.of_made(model):
-        raise errors.UsageError(
-            f"{model} is a converted model itself, which {made_by.name} made",
-            "optimize the original"
-            + ("; its manifest in assets.extra/tftrt names it" if opening.document(model, passport.MANIFEST) else ""),
-        )
-    backends.default().takes(_source_flags.read(values, model))
-    _fleet.read_local(values, "optimize")
-    _check_goal(goals.parse(values.accuracy, where="--accuracy"), values.labels)
-    found = find.find(values.data, "--data")
-    # A table beside files is read by the files' names, which are not known yet.
-    if values.labels not in ("", files.FOLDERS) and not (found.by_file and pathlib.Path(values.labels).is_file()):
-        labels.read(values.labels, None, values.label_column, values.classes)
-    if values.calibration_data:
-        find.find(values.calibration_data)
-    if values.shapes:
-        shape_grammar.parse(values.shapes)
-    if values.objective_shape:
-        from tftrt_tools.studies.tuning import tune
-
-        tune.check_objective(values.objective_shape, values.shapes)
-    if values.shapes and values["batch_size"].present:
-        raise errors.UsageError("--shapes and --batch_size exclude each other", "give one of them")
-    if not 0 < values.max_minutes < float("inf"):
-        raise errors.UsageError(f"--max_minutes={values.max_minutes:g} is no budget", "give minutes above 0")
-    asked = Asked(
-        model=model,
-        data=values.data,
-        labels=values.labels,
-        calibration_data=values.calibration_data,
-        goal=values.accuracy,
-        shapes=values.shapes,
-        batch_sizes=_batch_sizes(values.batch_size),
-        precisions=_precisions(values),
-        slo=values.slo,
-        rate=values.rate,
-        repeat=values.repeat,
-        output=values.output,
-        publish=_publish(values.publish),
-        server=values.server or "",
-        work_dir=values.work_dir or f"optimize-{pathlib.Path(model).absolute().name}",
-        words={name: tuple(_flags.words(values[name])) for name in _repeated() if values[name].present},
-    )
-    _check_promise(asked)
-    whole_file.check_folder(asked.work_dir, "--work_dir")
-    if pathlib.Path(asked.work_dir).resolve() == pathlib.Path(asked.output).resolve():
-        raise errors.UsageError(f"--work_dir and --output are both {asked.output}", "give each a folder of its own")
-    _check_output(asked, values)
-    return asked
-
-
-def _check_goal(goal: Goal, labels: str) -> None:
-    """Refuse a goal that no step could look at. Raises: UsageError."""
-    import importlib.util
-
-    from tftrt_tools.accuracy import metrics
-
-    if goal.is_function:
-        name = goal.metric.partition(":")[0]
-        places = sys.path[:]
-        try:
-            interpreter.look_here(name)
-            there = importlib.util.find_spec(name) is not None
-        except (ImportError, ValueError):
-            there = False
-        finally:
-            sys.path[:] = places
-        if not there:
-            raise errors.UsageError(
-                f"--accuracy={goal.metric}: there is no module {name} here", "the module must be importable from here"
-            )
-    elif not metrics.METRICS[goal.metric].kinds and not labels:
-        raise errors.UsageError(
-            f"--accuracy: {goal.metric} compares answers with --labels alone", "give --labels, or another metric"
-        )
-    elif goal.kind == "percent-max-degradation" and not labels:
-        goal.bound(metrics.METRICS[goal.metric].perfect)
-
-
-def _check_labels(known: Known) -> None:
-    """Refuse labels that `verify` would refuse once the model is made. Raises: UsageError."""
-    from tftrt_tools.models.inputs import calls
-    from tftrt_tools.studies.optimizing import steps
-
-    values, _ = _flags.parse("verify", verify_command, steps.judging_words(known))
-    assert values is not None
-    freeze = ";".join(word.partition("=")[2] for word in steps.graph_words(known) if word.startswith("--freeze="))
-    sizes = calls.batch_sizes(call for listed in known.calls.values() for call in listed) if known.gpu else ()
-    verify_command.check_labels(values, known.asked.model, freeze, sizes)
-
-
-def _repeated() -> tuple[str, ...]:
-    from tftrt_tools.studies.optimizing import known
-
-    return (
-        *known.SOURCE,
-        *known.PICTURES,
-        *known.CALIBRATION,
-        *known.GRAPH,
-        *known.JUDGING,
-        *known.CACHE,
-        *(name for name in _OF_TUNE if name != "server"),
-        "data_rows",
-        "label_column",
-        "classes",
-    )
-
-
-def _batch_sizes(given: Sequence[str]) -> tuple[int, ...]:
-    wrong = next((one for one in given if not one.strip().isdecimal() or int(one) < 1), None)
-    if wrong is not None or not given:
-        raise errors.UsageError(
-            f"--batch_size: {wrong!r} is no batch size" if given else "--batch_size is empty", "write such as 1,32"
-        )
-    return tuple(dict.fromkeys(int(one) for one in given))
-
-
-def _precisions(values: flags.FlagValues) -> tuple[Precision, ...]:
-    found = tuple(one.strip().upper() for one in values.precision if one.strip())
-    unknown = next((one for one in found if one not in PRECISIONS), "nothing" if not found else "")
-    if unknown:
-        raise errors.UsageError(f"--precision: {unknown} is no precision", "known: " + ", ".join(PRECISIONS))
-    if "INT8" not in found and values.calibration_data:
-        raise errors.UsageError(
-            "--calibration_data has no effect where INT8 is not asked for", "leave it out, or add INT8 to --precision"
-        )
-    return cast("tuple[Precision, ...]", found)
-
-
-def _publish(given: str) -> str:
-    place = pathlib.PurePath(given)
-    if given and (len(place.parts) < 2 or not _NAME.fullmatch(place.name)):
-        raise errors.UsageError(f"--publish={given} is no BASE_PATH/MODEL_NAME", "write such as models/digits")
-    return given
-
-
-def _check_promise(asked: Asked) -> None:
-    """Raises: UsageError."""
-    from tftrt_tools.studies.bench import goal
-
-    promise = goal.parse(asked.slo)
-    if promise is None and asked.rate:
-        raise errors.UsageError(
-            "--rate says nothing without --slo", "add the SLO, such as --slo='p99<20ms', or leave it out"
-        )
-    if promise is not None and asked.server == "triton":
-        raise errors.UsageError(
-            "--slo is looked at under TensorFlow Serving alone, and --server=triton is given",
-            "leave --slo out; `tftrt bench triton://HOST:PORT --slo=…` asks the server that runs",
-        )
-    if promise is not None and not promise.percentiles:
-        raise errors.UsageError(f"--slo={asked.slo} has no percentile", "such as --slo='p99<20ms'")
-
-
-def _check_output(asked: Asked, values: flags.FlagValues) -> None:
-    """Refuse to replace what an earlier run of this very optimization did not make. Raises: UsageError."""
-    from tftrt_tools.models.savedmodel import staging
-    from tftrt_tools.studies.optimizing.journal import Journal
-
-    mine = (
-        pathlib.Path(asked.output).exists()
-        and pathlib.Path(asked.work_dir).is_dir()
-        and Journal(asked.work_dir).made(asked.output)
-    )
-    staging.check_target(asked.output, values.overwrite or mine, [asked.model])
-
-
 def _write(done: Done, values: flags.FlagValues) -> dict[str, str]:
     """Write what was made. Returns: {what: path}."""
     from tftrt_tools.command_line.report import optimize as report
@@ -431,7 +242,11 @@ def _write(done: Done, values: flags.FlagValues) -> dict[str, str]:
         report.write_page(done, values.html)
     lines = pathlib.Path(passport.folder(done.story.asked.output)) / passport.FLAGS
     if values.output_flagfile and "model" in made and lines.is_file():
-        kept = [line for line in lines.read_text().splitlines() if not line.startswith("--output=")]
+        kept = [
+            line
+            for line in lines.read_text().splitlines()
+            if line.lstrip("-").partition("=")[0] not in ("output", "output_saved_model_dir")
+        ]
         whole_file.write_text(values.output_flagfile, "\n".join(kept) + "\n")
         made["flags"] = values.output_flagfile
     _output.write_json(done.story, values.json)
@@ -463,10 +278,15 @@ def _time(one: StepResult) -> str:
     return f"{one.seconds:.1f} s{' (earlier)' if one.before else ''}" if one.words else ""
 
 
-def _following(values: flags.FlagValues, story: Story) -> list[list[str]]:
-    """The commands that come next."""
+def _show_next(values: flags.FlagValues, story: Story) -> None:
     if story.left:
-        return [list(story.command)]
-    if story.outcome == "kept" and not story.asked.publish:
-        return [_next.publish(values, story.asked.output)]
-    return [["inspect", story.asked.output]]
+        _next.show_on_gpu(values, story.command)
+    elif story.outcome != "kept":
+        return  # the report says what mends it
+    elif not story.asked.publish:
+        _next.show(values, _next.publish(values, story.asked.output))
+    elif table.kind(story.asked.output).of_tensorflow:
+        base_path = pathlib.Path(story.asked.publish)
+        _next.show(values, _next.serve(values, base_path.name, str(base_path)))
+    else:
+        _next.show(values, _next.smoke_triton(pathlib.Path(story.asked.publish).name))

@@ -23,7 +23,6 @@ examples:
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 import shlex
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch, whole_file
 from tftrt_tools.base.process import progress
+from tftrt_tools.base.stack import fingerprint
 from tftrt_tools.command_line.commands import _flags, _next, _output, _source_flags
 
 if TYPE_CHECKING:
@@ -106,20 +106,13 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if len(positional) == 2:
         return _compare(values, *positional)
     path = _flags.one_argument("profile", positional, "MODEL")
-    if not (stored.is_file(path) or values.stored) and (values.without_gpu or gpu_here()):
+    if not (stored.is_file(path) or values.stored) and (values.without_gpu or fingerprint.gpu_here()):
         return _measure(values, path)
     found = _stored(values, path)
     for line in found.said:
         _output.console(values.json).print(line, soft_wrap=True)
     _show(values, found.profile)
     return errors.EXIT_DONE
-
-
-def gpu_here() -> bool:
-    """Whether this machine has a GPU that NVML names, and CUDA_VISIBLE_DEVICES does not hide all of them."""
-    from tftrt_tools.base.stack import fingerprint
-
-    return os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and bool(fingerprint.fingerprint().gpus)
 
 
 def _stored(values: flags.FlagValues, path: str) -> Stored:
@@ -133,7 +126,7 @@ def _stored(values: flags.FlagValues, path: str) -> Stored:
     found = stored.read(path)
     if found is None:
         measure.check_kind(path)
-        here = "" if gpu_here() else ", and this machine has no GPU to measure one"
+        here = "" if fingerprint.gpu_here() else ", and this machine has no GPU to measure one"
         raise errors.TftrtError(
             f"{path} carries no profile{here}",
             f"run `{shlex.join(['tftrt', 'profile', path, *_next.measured(values, _MEASURING)])}` on a machine with a GPU",

@@ -213,10 +213,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     write(done, values)
     if _of_triton(done):
-        _next.show(values, ["smoke", "triton://localhost:8001", f"--model_name={done.model_name}"])
+        _next.show(values, _next.smoke_triton(done.model_name))
     else:
         served = done.kinds[0].publication if _of_several(done) else done
-        _next.show(values, ["serve", f"--model_name={done.model_name}", f"--model_base_path={served.base_path}"])
+        _next.show(values, _next.serve(values, done.model_name, served.base_path))
     return errors.EXIT_DONE
 
 

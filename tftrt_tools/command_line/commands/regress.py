@@ -266,7 +266,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Regression:
     whole_file.check_places(path for path in (values.json, values.junit, values.html, kept) if path and path != "-")
     if values.save_baseline == baseline.AUTO:
         # Where there is no place for it, nothing is measured.
-        baseline.directory(values.history_dir)
+        whole_file.check_folder(baseline.directory(values.history_dir), "--history_dir")
     options = _options(values, _baseline(values, _series(values)))
     with progress.on_terminal():
         return regress.regress(options)

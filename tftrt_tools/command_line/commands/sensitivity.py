@@ -129,8 +129,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     if values.plot:
         report.write_picture(done, values.plot)
     if done.flag or not (done.missed or done.not_finite or done.nothing_shown):
-        if step := _next_conversion(values, model, done) if conversion else _next_export(values, model, done):
-            _next.show(values, step)
+        _next.show(values, _next_conversion(values, model, done) if conversion else _next_export(values, model, done))
     return errors.EXIT_DONE
 
 
@@ -175,7 +174,7 @@ def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> lis
     return [
         "export",
         source,
-        f"--output={_next.sibling(source, done.precision.lower())}.onnx",
+        f"--output={_next.sibling(source, done.precision.lower(), '.onnx')}",
         f"--precision={done.precision}",
         f"--data={values.data}",
         *ranges,

@@ -18,12 +18,14 @@ examples:
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _next, _output, _places, _source_flags
+from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.servers.serving import server_flags as server_flags
 
 if TYPE_CHECKING:
@@ -102,7 +104,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         _output.write_json(serving, values.json)
         console.print(_ready_line(serving), soft_wrap=True)
         if serving.ready.models and not wanted["ssl_config_file"]:
-            _next.show(values, ["smoke", serving.ready.grpc, f"--model_name={serving.ready.models[0][0]}"])
+            name, versions = serving.ready.models[0]
+            command = ["smoke", serving.ready.grpc, f"--model_name={name}"]
+            base_path = next(one.base_path for one in plan.models if one.name == name)
+            _next.show_with_inputs(values, command, _open_input(base_path, versions))
 
     try:
         plan = serve.prepare(backend, wanted, values.host)
@@ -110,6 +115,18 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     except KeyboardInterrupt:
         pass
     return errors.EXIT_DONE
+
+
+def _open_input(base_path: str, versions: Sequence[int]) -> str:
+    """The input of a served version whose sizes nobody knows, "" for none; what is on another machine is not looked at."""
+    if "://" in base_path or not versions:
+        return ""
+    from tftrt_tools.models.inputs import calls
+    from tftrt_tools.servers.serving.warmup import warmup_requests
+
+    folder = os.path.join(base_path, str(versions[0]))
+    known = warmup_requests.path(folder).is_file() or calls.built_for(_next.document(folder, passport.MANIFEST))
+    return "" if known else _next.open_input(folder)
 
 
 def _check_model_flags(wanted: Mapping[str, Any], values: flags.FlagValues) -> None:

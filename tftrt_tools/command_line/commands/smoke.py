@@ -186,9 +186,27 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
                 "bench",
                 address,
                 *_next.given(values, ("model_name", "model_version", "version_label", *_tls_flags.NAMES)),
+                *_inputs(values, done),
             ],
         )
     return errors.EXIT_DONE if done.passed else errors.EXIT_CHECK
+
+
+def _inputs(values: flags.FlagValues, done: Smoke) -> list[str]:
+    """The flags of `bench` that send to a signature what was sent to it here."""
+    from tftrt_tools.models.savedmodel import shapes, signatures
+    from tftrt_tools.servers.serving.smoke import plan
+
+    asked = list(dict.fromkeys(one.signature for one in done.calls))
+    signature = signatures.DEFAULT if signatures.DEFAULT in asked else asked[0]
+    named = [] if signature == signatures.DEFAULT else [f"--signature_keys={signature}"]
+    if values.data:
+        return [*named, *_next.given(values, ("data", "data_rows", *_next.of_pictures(values)))]
+    drawn = done.shapes_from[signature] in plan.OF_SIGNATURE
+    if values.shapes or not drawn and (done.model is None or _next.open_input(str(done.model.path))):
+        sent = [one.shapes for one in done.calls if one.signature == signature]
+        named.append(f"--shapes={shapes.flag_text(signature, sent)}")
+    return [*named, *_next.given(values, ("ranges",))]
 
 
 def _print(done: Smoke, json_path: str | None) -> None:

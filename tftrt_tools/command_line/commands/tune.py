@@ -262,7 +262,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     _write_made(searched, values)
     model = searched.model.path
     if values.output:
-        _next.show(values, _next.verify(values, model, values.output))
+        _next.show_verify(values, model, values.output, *_next.scored(values))
     elif values.output_flagfile:
         made = f"--output={_next.sibling(model, 'tuned')}"
         _next.show(values, ["convert", f"--flagfile={values.output_flagfile}", made])
@@ -562,7 +562,7 @@ def _export(model: Source, path: str, made: export.Options, values: flags.FlagVa
     if asked.precision == "INT8":
         names += ["calibration_table", *_calibration_flags.names()]
     elif image_flags(options.reading):
-        names += [name for name in _calibration_flags.names() if name.startswith("image_")]
+        names += _calibration_flags.image_names()
     keys = [f"--signature_keys={one}" for one in made.signature_keys]
     words = [
         "export",

@@ -205,13 +205,31 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 def _show_next(done: Verification, values: flags.FlagValues, original: str, converted: str, *, kept: bool) -> None:
     if done.unseen:
-        from tftrt_tools.models.kinds import opening
         from tftrt_tools.models.savedmodel import passport
 
-        manifest = opening.document(converted, passport.MANIFEST)
+        manifest = _next.document(converted, passport.MANIFEST)
         _next.show_on_gpu(values, _on_gpu(values, original, converted, manifest), manifest)
-    elif kept:
-        _next.show(values, _next.publish(values, converted))
+    elif kept and not _left_out(done, converted):
+        _next.show(values, _next.publish(values, converted, *_warm_up(values, converted)))
+
+
+def _left_out(done: Verification, converted: str) -> bool:
+    """Whether --signature_keys left out a signature, without which nothing is published."""
+    from tftrt_tools.models.savedmodel import describe, files
+
+    if not files.is_saved_model(converted):
+        return False
+    (seen,) = describe.describe(converted)
+    return not set(seen.inputs) <= {*done.sources, *(twin for twins in done.twins.values() for twin in twins)}
+
+
+def _warm_up(values: flags.FlagValues, converted: str) -> list[str]:
+    """Flags of `publish` for a model of open sizes, whose warm-up nobody can draw without the inputs that were given here."""
+    if values.shapes:
+        return [f"--warmup_shapes={values.shapes}"]
+    if values.data and _next.open_input(converted):
+        return [f"--warmup_data={values.data}", *_next.given(values, _next.of_pictures(values))]
+    return []
 
 
 def _on_gpu(values: flags.FlagValues, original: str, converted: str, manifest: Mapping[str, Any] | None) -> list[str]:

@@ -118,8 +118,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         )
     _print(done, values.json)
     _output.write_json(done, values.json)
-    data = ["--data=PHOTOS"] if any(one.pictures for one in done.signatures) else []
-    _next.show(values, _next.verify(values, model, values.output, *data))
+    _next.show_verify(values, model, values.output)
     return errors.EXIT_DONE
 
 

@@ -49,6 +49,7 @@ def check_target(
     if target.is_symlink():
         target = pathlib.Path(os.path.realpath(target))
     whole_file.check_named(target)
+    whole_file.check_folder(target.parent, "the folder of the output")
     if target.is_symlink() or target.exists():
         if not target.is_dir():
             raise errors.UsageError(

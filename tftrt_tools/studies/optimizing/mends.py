@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Sequence
 
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.tftrt.conversion.plan import Plan, SignaturePlan
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -47,6 +48,11 @@ def of_plan(plan: Plan, given: Collection[str]) -> Mends:
     return Mends(tuple(words), tuple(dict.fromkeys(left)))
 
 
+def of_training(spec: InputSpec) -> bool:
+    """Whether an input says by its name and type that it tells training from inference."""
+    return spec.dtype == "bool" and bool(_TRAINING.search(spec.name))
+
+
 def _frozen(signatures: Sequence[SignaturePlan]) -> tuple[list[str], list[str]]:
     """([INPUT:VALUE of --freeze], sentences on inputs that are left to the user)."""
     frozen, left = [], []
@@ -54,8 +60,7 @@ def _frozen(signatures: Sequence[SignaturePlan]) -> tuple[list[str], list[str]]:
         having = [one for one in signatures if any(spec.name == name for spec in one.inputs)]
         offering = [one.name for one in having if name in one.preparation.offered]
         places = [name] if len(offering) == len(having) else [f"{signature}/{name}" for signature in offering]
-        boolean = all(spec.dtype == "bool" for one in having for spec in one.inputs if spec.name == name)
-        if boolean and _TRAINING.search(name):
+        if all(of_training(spec) for one in having for spec in one.inputs if spec.name == name):
             frozen += [f"{place}:false" for place in places]
         else:
             left.append(

@@ -56,6 +56,8 @@ from tftrt_tools.tftrt.conversion.inspecting import InspectRequest
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 _OBJECTIVE = "--objective_shape"
+# Rows to calibrate on that are looked at before the first trial.
+_FIRST_ROWS = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,7 +164,7 @@ def tune(
     with opening.opened(source, log_file=options.log_file) as (original,), scratch.folder("tune") as folder:
         specs, walked = _specs(original, settings)
         options = _comparable(_of_walked(options, walked), walked.names)
-        _check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
+        check_output(options.output, {name: [spec.name for spec in original.outputs[name]] for name in walked.names})
         frozen_inputs.check(settings.freeze, original.freezable(walked.names), walked.twins)
         maker = _maker(settings, options, original.inputs, walked)
         _objective(options.objective_shape, specs, _timed(maker.declared(), settings, specs))
@@ -173,11 +175,13 @@ def tune(
             if options.labels
             else None
         )
+        scored = _scored(maker, given, settings, options, labels)
+        _check_calibration(settings, options, original.inputs, walked, f"{folder}/calibration")
         gpu = _machine((*options.backends, *options.compared), original)
         journal = journal_module.Journal(options.work_dir)
         names = {name: (name, *walked.twins[name]) for name in walked.names}
         with fleet_trials.opened(where) as fleet:
-            prepared = _prepare(original, settings, options, specs, maker, given, labels, journal.folder)
+            prepared = _prepare(original, settings, options, specs, maker, given, scored, labels, journal.folder)
             return _searched(source, settings, options, table, gpu, journal, prepared, names, fleet)
 
 
@@ -509,7 +513,7 @@ def _of_walked(options: Options, walked: signatures.Once) -> Options:
     )
 
 
-def _check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
+def check_output(said: str, outputs: Mapping[str, Sequence[str]]) -> None:
     """Refuse an --accuracy_output that the model does not have. Args: outputs: {signature: names}. Raises: UsageError."""
     signature, name = signatures.split(said, outputs)
     mine = outputs.get(signature, ())
@@ -528,15 +532,13 @@ def _prepare(
     specs: Mapping[str, Sequence[InputSpec]],
     maker: inputs.CallMaker,
     given: Given,
+    cut: tuple[list[Call], int],
     labels: label_reader.Labels | None,
     folder: pathlib.Path,
 ) -> _Prepared:
-    calls = maker.declared()
+    calls, (scored, dropped) = maker.declared(), cut
     timed = _timed(calls, settings, specs)
-    scored, dropped = _scored_calls(maker, given, calls, shape_grammar.is_range(settings.shapes), options.batch_size)
     rows = sum(call.rows for call in scored)
-    if labels is not None and len({call.signature for call in scored}) == 1:
-        label_reader.check_count(labels, rows, dropped)
     digest, data_digest = model.digest(), _data_digest(scored, labels)
     scoring = _reference(model, digest, scored, data_digest, folder, options, labels)
     drew = dict.fromkeys(line for name, listed in calls.items() for line in drawing.drew(specs[name], listed))
@@ -576,6 +578,36 @@ def _timed(
         for call in listed
     )
     return tuple({one.call: one for one in timed}.values())
+
+
+def _scored(
+    maker: inputs.CallMaker, given: Given, settings: Settings, options: Options, labels: label_reader.Labels | None
+) -> tuple[list[Call], int]:
+    """As _scored_calls. Raises: UsageError, also where the labels are not as many."""
+    ranged = shape_grammar.is_range(settings.shapes)
+    scored, dropped = _scored_calls(maker, given, maker.declared(), ranged, options.batch_size)
+    if labels is not None and len({call.signature for call in scored}) == 1:
+        label_reader.check_count(labels, sum(call.rows for call in scored), dropped)
+    return scored, dropped
+
+
+def _check_calibration(
+    settings: Settings, options: Options, specs: Mapping[str, Sequence[InputSpec]], walked: signatures.Once, folder: str
+) -> None:
+    """Refuse rows to calibrate on that the model does not take: a trial reads them when others have taken long. The first ones are
+    looked at. Raises: UsageError."""
+    data = options.calibration
+    if data is None or not data.source:
+        return
+    asked = inputs.Asked(data=data.source, reading=data, data_rows=_FIRST_ROWS, said=find.FLAG)
+    takes = inputs.Takes.walking(walked, specs)
+    maker = inputs.CallMaker(dataclasses.replace(takes, frozen=_frozen(settings, takes.specs)), asked)
+    pathlib.Path(folder).mkdir()
+    try:
+        if given := maker.given(folder):
+            maker.cut(given, (1,))
+    except errors.UsageError as error:
+        raise errors.UsageError(f"{find.FLAG}={data.source}: {error.cause}", error.mend) from None
 
 
 def _scored_calls(

@@ -20,4 +20,8 @@ def of(model: str | os.PathLike[str], model_name: str, base_path: str, what: str
     first = whole_file.nearest(base)
     if not first.is_dir():
         raise errors.UsageError(f"{first} is no directory", "choose another --base_path")
+    if not whole_file.takes_files(first):
+        raise errors.UsageError(
+            f"{first} cannot be written to by this user", "choose another --base_path, or fix its rights"
+        )
     return base

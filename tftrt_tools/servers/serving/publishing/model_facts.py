@@ -30,6 +30,8 @@ class Facts(records.Record):
     engine_ops: int
     # Variables that signatures read and that a session does not find.
     lost: tuple[str, ...] = ()
+    # Those of unknown_ops that the libraries of --op_library have.
+    library_ops: tuple[str, ...] = ()
 
     @property
     def assets(self) -> list[EngineAsset]:

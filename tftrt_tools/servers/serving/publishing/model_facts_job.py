@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tftrt_tools.base import errors, tf_private
+from tftrt_tools.base import errors, op_libraries, tf_private
 from tftrt_tools.models.savedmodel import signatures
 from tftrt_tools.models.savedmodel.job import findings, graph, inspector, protos, session_load
 from tftrt_tools.servers.serving.publishing import model_facts
@@ -26,11 +26,13 @@ def read(model: str) -> Facts:
     listed = findings.find(dataclasses.replace(seen, verification=None))
     methods = {name: definition.method_name for name, definition in signatures.definitions(meta_graph).items()}
     ops = _ops(meta_graph.graph_def)
+    unknown = _unknown(ops, meta_graph.graph_def)
     return Facts(
         seen=dataclasses.replace(seen, findings=tuple(listed)),
         converted=inspector.is_converted(model, meta_graph),
         methods=methods,
-        unknown_ops=_unknown(ops, meta_graph.graph_def),
+        unknown_ops=unknown,
+        library_ops=_of_libraries(unknown),
         tables=_tables(meta_graph.graph_def),
         engine_ops=sum(ops[name] for name in model_facts.TFTRT_OPS),
         lost=session_load.lost(meta_graph),
@@ -46,6 +48,13 @@ def _unknown(ops: Mapping[str, int], graph_def: graph_pb2.GraphDef) -> tuple[str
     """Ops that TensorFlow does not know. A node with a function's name is a call and not an op."""
     functions = {function.signature.name for function in graph_def.library.function}
     return tuple(sorted(name for name in ops if name not in functions and not _is_op(name)))
+
+
+def _of_libraries(unknown: Sequence[str]) -> tuple[str, ...]:
+    if not unknown or not op_libraries.named():
+        return ()
+    op_libraries.load()
+    return tuple(filter(_is_op, unknown))
 
 
 def _is_op(name: str) -> bool:

@@ -82,7 +82,8 @@ def _of_tensors(facts: Facts) -> Iterator[Obstacle]:
 
 def _of_ops(facts: Facts, target: Target, options: Options) -> Iterator[Obstacle]:
     # TF-TRT's own ops are the matter of _of_tftrt: the TensorFlow here may lack them, and the target have them.
-    missing = [name for name in facts.unknown_ops if name not in {*options.custom_ops, *model_facts.TFTRT_OPS}]
+    had = {*options.custom_ops, *model_facts.TFTRT_OPS, *(facts.library_ops if target.own else ())}
+    missing = [name for name in facts.unknown_ops if name not in had]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         yield Obstacle(
@@ -181,6 +182,11 @@ def _unbuilt(facts: Facts) -> list[EngineOp]:
 
 def _notes(facts: Facts, target: Target) -> Iterator[str]:
     seen = facts.seen
+    if target.own and facts.library_ops:
+        yield (
+            f"op {facts.library_ops[0]} is in a library: `tftrt serve --launch=local` loads it with --op_library, and another server "
+            "must have it built in"
+        )
     if target.own and facts.engine_ops and not target.compute_capabilities:
         yield "no GPU here: tensorflow_model_server cannot run engine ops on this machine; no GPU was compared with the engines"
     elif facts.assets and not target.compute_capabilities:

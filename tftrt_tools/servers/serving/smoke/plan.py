@@ -50,6 +50,10 @@ class Plan:
     twins: dict[str, tuple[str, ...]]
 
 
+# Where shapes come from that only the signature tells: of fixed sizes, and of others.
+OF_SIGNATURE = ("the only ones that the signature allows", "batch 1, as the signature allows")
+
+
 def plan(
     takes: inputs.Takes, known_from: str, options: "Options", folder: str | pathlib.Path, triton: bool = False
 ) -> Plan:
@@ -104,4 +108,4 @@ def _batch_one(mend: str, signature: str, specs: Sequence[InputSpec]) -> list[di
 def _of_signature(specs: Sequence[InputSpec]) -> str:
     """Where shapes come from that only the signature tells."""
     fixed = not any(None in (spec.shape or ()) for spec in specs)
-    return "the only ones that the signature allows" if fixed else "batch 1, as the signature allows"
+    return OF_SIGNATURE[0] if fixed else OF_SIGNATURE[1]
