@@ -114,6 +114,8 @@ def sibling(model: str, ending: str) -> str:
     path = pathlib.Path(model)
     if path.name in ("", os.pardir):  # "." has no name of its own
         path = pathlib.Path(os.path.relpath(path.resolve().parent), path.resolve().name or "model")
+    if path.name.isdecimal() and path.parent.name:  # a version that a server may watch: beside its base path
+        path = path.parent.with_name(f"{path.parent.name}_{path.name}")
     stem = path.stem if path.suffix in (".keras", ".h5", ".pb", ".onnx") else path.name
     return str(path.with_name(f"{stem}_{ending}"))
 

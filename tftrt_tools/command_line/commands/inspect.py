@@ -144,9 +144,12 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) -> None:
     if isinstance(seen, Plan):
+        from tftrt_tools.studies.optimizing import mends
+
         precision = seen.settings.precision_mode if values["precision_mode"].present else "FP16"
         if precision != "INT8":  # that needs data, or ranges of the model's own
-            _next.show(values, _next.convert(values, model, precision))
+            given = [name for name in values if values[name].present]
+            _next.show(values, _next.convert(values, model, precision, *mends.of_plan(seen, given).words))
     elif seen.verification and seen.verification.get("passed") and seen.verification.get("mode") != _UNSEEN:
         _next.show(values, _next.publish(values, model))
     elif original := _next.original(model):

@@ -192,7 +192,10 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     wrong = failure(done.story, values)
     if wrong and done.story.ended:
         raise wrong
-    _next.show(values, *_following(values, done.story))
+    if done.story.left:
+        _next.show_on_gpu(values, done.story.command)
+    else:
+        _next.show(values, _following(values, done.story))
     return _calling.exit_code(wrong)
 
 
@@ -464,10 +467,8 @@ def _time(one: StepResult) -> str:
     return f"{one.seconds:.1f} s{' (earlier)' if one.before else ''}" if one.words else ""
 
 
-def _following(values: flags.FlagValues, story: Story) -> list[list[str]]:
-    """The commands that come next."""
-    if story.left:
-        return [list(story.command)]
+def _following(values: flags.FlagValues, story: Story) -> list[str]:
+    """The command that comes next."""
     if story.outcome == "kept" and not story.asked.publish:
-        return [_next.publish(values, story.asked.output)]
-    return [["inspect", story.asked.output]]
+        return _next.publish(values, story.asked.output)
+    return ["inspect", story.asked.output]
