@@ -76,16 +76,18 @@ def convert(
     *words: str,
     settings: bool = True,
     without: Iterable[str] = (),
+    ending: str = "",
 ) -> list[str]:
     """A conversion of `model` to a folder beside it.
 
-    Args: settings: repeat the given flags that decide a conversion. without: flags to leave out.
+    Args: settings: repeat the given flags that decide a conversion. without: flags to leave out. ending: of the folder's name, by default
+      the precision.
     """
     names = sorted({*_SOURCE, *(_conversion_flags() if settings else ())} - {"precision_mode", *without})
     return [
         "convert",
         f"--input_saved_model_dir={model}",
-        f"{_OUTPUT}{sibling(model, precision.lower())}",
+        f"{_OUTPUT}{sibling(model, ending or precision.lower())}",
         f"--precision_mode={precision}",
         *given(values, names),
         *words,
