@@ -74,9 +74,8 @@ def plan(*inputs, offered=(), size=3, name="serving_default", **changes):
         name=name,
         inputs=inputs or (IMAGE,),
         segments=(segment,),
-        advice=Advice(size, None, ("right",)),
         preparation=Preparation(offered=offered),
-        **changes,
+        **{"advice": Advice(size, None, ("right",)), **changes},
     )
     return Plan(model="/model", tags=("serve",), settings=Settings(), tensorflow="2.14.1", signatures=(one,))
 

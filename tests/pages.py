@@ -7,8 +7,10 @@ import shlex
 
 from tests.conftest import ROOT
 
+# Whole ways, each with models and files of its own: tests/project/test_walks.py runs them.
+WALKS = ("docs/walk_photos.md", "docs/walk_text.md", "docs/walk_server.md")
 # In the order in which someone reads them: an example may use what an earlier one made.
-DOCS = tuple(
+DOCS = WALKS + tuple(
     f"docs/{name}.md"
     for name in (
         "models",
@@ -59,6 +61,7 @@ DEVELOPERS = (
 ONLY_READ = (
     "needs a GPU",
     "needs PyTorch",
+    "needs Transformers",
     "needs a running server",
     "stays until Ctrl-C",
     "takes a while",

@@ -7,8 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
-import time
 from xml.etree import ElementTree
 
 import jsonschema
@@ -17,10 +15,11 @@ import yaml
 
 from docs.tools import schemas
 from saved_models import demo
-from tests import workflows
+from tests import page_server, workflows
 from tests.command_here import run_tftrt
 from tests.conftest import ROOT
 from tests.example_flags import check_flags_elsewhere
+from tests.page_server import QUICK
 from tests.pages import TEXTS, blocks
 from tftrt_tools.base import errors
 from tftrt_tools.servers.client import Client
@@ -38,8 +37,6 @@ KNOWN = {
     "needs.build.outputs.work": "/models/work/7-1",
     "needs.publish.outputs.version": "2",
 }
-# Few requests, and a verdict on the answers alone: times of a test say nothing.
-QUICK = ("--rounds=16", "--requests=4", "--metrics=p50", "--must_decide=", "--allow_worse")
 
 
 def steps(**changed):
@@ -282,36 +279,11 @@ class Way:
             shutil.copytree(argv[2], os.path.join(output, kind))
 
 
-@contextlib.contextmanager
 def server(folder, config):
     """A development server, started as the page says. Yields: its address."""
     (argv,) = page_lines("serve")
-    argv = [
-        "serve" if word == "serve" else word for word in argv[1:] if not word.startswith(("--model_config", "--port"))
-    ]
-    ready = folder / f"{config.parent.name}.json"
-    command = [
-        sys.executable,
-        "-m",
-        "tftrt_tools",
-        *argv,
-        "--launch=local",
-        "--port=0",
-        f"--model_config_file={config}",
-    ]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with open(folder / f"{config.parent.name}.log", "w") as log:
-        process = subprocess.Popen(
-            [*command, f"--json={ready}"], cwd=folder, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path}
-        )
-    try:
-        while not ready.exists():
-            assert process.poll() is None, (folder / f"{config.parent.name}.log").read_text()
-            time.sleep(0.1)
-        yield json.loads(ready.read_text())["grpc"]
-    finally:
-        process.terminate()
-        process.wait()
+    words = [f"--model_config_file={config}" if word.startswith("--model_config") else word for word in argv]
+    return page_server.started(words, folder, config.parent.name)
 
 
 def held(folder, name):

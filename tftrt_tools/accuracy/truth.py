@@ -16,6 +16,8 @@ from tftrt_tools.accuracy.metrics import detections, registry
 from tftrt_tools.accuracy.metrics.metric import Measure
 from tftrt_tools.base import errors
 
+# With fewer, who guesses is right by chance too often.
+_ROWS_TO_TELL = 30
 _NUMBERED = (label_kinds.CLASSES, label_kinds.MASKS, label_kinds.TAGS)
 
 
@@ -216,6 +218,27 @@ def _per_class(measures: Iterable[Measure[Any]], kind: str) -> dict[int, tuple[i
     counted = [measure.shares() for measure in measures if hasattr(measure, "shares")]
     # For masks, the share of pixels in both among those in either; the measure of classes counts pixels as rows.
     return counted[-1] if counted else {}
+
+
+def guessed(accuracy: Mapping[str, Any]) -> str:
+    """A line where labels show nothing, because the original is not better than who guesses; else "". Few rows say too little.
+
+    Args: accuracy: as `to_dict` gives it.
+    """
+    classes = accuracy.get("per_class") or []
+    rows = [one["rows"] for one in classes]
+    if accuracy.get("kind") != label_kinds.CLASSES or len(classes) < 2 or sum(rows) < _ROWS_TO_TELL:
+        return ""
+    chance = 1 / len(classes)
+    # Of the mean over the classes of what is right, where each is guessed equally often.
+    deviation = chance * math.sqrt(sum(chance * (1 - chance) / count for count in rows))
+    if sum(one["original"] for one in classes) / len(classes) > chance + 2 * deviation:
+        return ""
+    return (
+        f"the original is no better than guessing on these labels ({accuracy['original']:.2%} of {accuracy['labels']} right, "
+        f"{len(classes)} classes), so they show nothing: is the data prepared as it was for training (--image_scale, --image_preset), and "
+        "are the classes in the order of the model's (--classes)?"
+    )
 
 
 def to_dict(target: Target, original: Scored, converted: Scored) -> dict[str, object]:

@@ -190,9 +190,11 @@ class Verification(passport.Stamped, results.Result):
             for name, reason in self.unbuilt.items()
         ]
         of_calibration = self.calibration.warnings() if self.calibration else ()
+        guessed = dict.fromkeys(filter(None, map(truth.guessed, self.accuracies or filter(None, (self.accuracy,)))))
         return (
             *left,
             *self.notes,
+            *guessed,
             *of_calibration,
             *([not_taken] if not_taken else []),
             *self.constant_outputs,

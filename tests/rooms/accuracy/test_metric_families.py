@@ -451,6 +451,29 @@ def test_a_label_that_is_no_class_of_the_output_is_told(wrong):
     assert truth.score(Labels({"": np.array([0, 1, 2])}), target, answers).values["top1"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("right", "rows", "told"),
+    [
+        (1 / 3, 60, True),  # always the same class
+        (0.36, 60, True),
+        (0.6, 60, False),
+        (0.0, 60, True),
+        (1 / 3, 9, False),  # too few to tell
+    ],
+)
+def test_labels_by_which_the_original_only_guesses_show_nothing(right, rows, told):
+    each, classes = rows // 3, np.repeat(np.arange(3), rows // 3)
+    chosen = (classes + 1) % 3
+    for number in range(3):
+        chosen[number * each : number * each + round(right * each)] = number
+    labels, answer = Labels({"": classes}), {"y": np.eye(3, dtype=np.float32)[chosen]}
+    target = truth.find(labels, {"s": answer}, {}, [], "", "--label_output")
+    seen = truth.score(labels, target, [answer])
+    line = truth.guessed(truth.to_dict(target, seen, seen))
+    assert bool(line) == told
+    assert not told or f"of {rows} right, 3 classes), so they show nothing" in line and "--image_scale" in line
+
+
 def test_labels_of_another_shape_than_the_answers_are_told():
     with pytest.raises(errors.UsageError, match="does not go with s/y"):
         scored(Labels({"": np.zeros((4, 5))}), np.zeros((2, 5)), np.zeros((2, 6)))

@@ -110,6 +110,8 @@ def test_a_conversion_has_the_settings_and_a_folder_beside_the_model():
     ]
     assert _next.output_of(words) == "models/resnet_fp16"
     assert _next.sibling("resnet/", "fp16") == "resnet_fp16" and _next.sibling("v1.2", "fp16") == "v1.2_fp16"
+    # Nothing is made in a folder that a server watches for versions.
+    assert _next.sibling("models/resnet/12", "fp16") == "models/resnet_12_fp16"
 
 
 def test_the_original_is_named_only_where_it_is_there(tmp_path, monkeypatch):

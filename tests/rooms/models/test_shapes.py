@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tftrt_tools.base import errors
+from tftrt_tools.models.inputs import drawing
 from tftrt_tools.models.savedmodel import shapes
 from tftrt_tools.models.savedmodel.shapes import InputSpec
 
@@ -87,6 +88,13 @@ def test_what_the_signature_refuses_names_what_it_takes(flag, says):
 def test_lists_of_different_lengths_are_refused():
     with pytest.raises(errors.UsageError, match="equally many"):
         calls("ids:1x16,8x32,2x2;mask:1x16,8x32", {"s": [IDS, MASK]})
+
+
+def test_all_inputs_whose_shapes_are_to_be_given_are_named():
+    pictures = InputSpec("pictures", "float32", (None, None, None, 3))
+    with pytest.raises(errors.UsageError) as caught:
+        drawing.default_shapes("s", [IMAGE, IDS, pictures, InputSpec("any", "float32", None)])
+    assert caught.value.mend == "give --data, or --shapes='s/ids:1x…;s/pictures:1x…x…x3;s/any:…'"
 
 
 def test_an_input_of_unknown_shape_must_be_named():

@@ -3,6 +3,7 @@
 import errno
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from tests.conftest import ROOT
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import locks, plain_file, renaming, whole_file
 from tftrt_tools.models.savedmodel import files, passport, staging
@@ -424,6 +426,22 @@ def test_what_is_no_saved_model_says_so_and_guesses(tmp_path):
     with pytest.raises(errors.UsageError) as caught:
         files.check(tmp_path / "versions")
     assert caught.value.mend.endswith("versions/1?")
+
+
+def test_a_folder_of_transformers_is_told_from_others(tmp_path):
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert/config.json").write_text("{}")
+
+    def mend():
+        with pytest.raises(errors.UsageError, match="holds no saved_model.pb") as caught:
+            files.check(tmp_path / "bert")
+        return caught.value.mend
+
+    assert mend() == "give the directory that holds saved_model.pb"
+    (tmp_path / "bert/model.safetensors").write_text("")
+    assert "weights of Transformers" in mend() and (ROOT / re.search(r"docs/\w+\.md", mend())[0]).is_file()
+    model(tmp_path / "bert/saved_model/1")
+    assert mend().endswith("bert/saved_model/1?")
 
 
 def test_a_file_is_replaced_whole_or_stays_as_it_was(tmp_path):

@@ -213,8 +213,11 @@ def test_unload_previous_unloads_what_no_label_is_on(house):
 
 
 def test_a_canary_beside_the_stable_version(house):
-    house.promote(2, "canary")
+    done = house.promote(2, "canary")
     assert (house.answers("stable"), house.answers("canary")) == (1, 2)
+    said = "requests that name neither a label nor a version now get version 2, not 1"
+    assert said in done.notes and said not in house.promote(2).notes
+    assert house.answers("") == 2
 
 
 def test_the_default_policy_becomes_versions_by_number(house):

@@ -28,7 +28,7 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.studies.optimizing import goal_seen, known, mends, run, steps
 from tftrt_tools.studies.tuning import table
 from tftrt_tools.studies.tuning.latency import Latency
-from tftrt_tools.tftrt.conversion.plan import Plan
+from tftrt_tools.tftrt.conversion.plan import Advice, Plan
 
 LOOKED = ["profile", "diagnose", "diagnose"]
 WHOLE = [
@@ -270,6 +270,14 @@ def test_the_mends_of_inspect_go_to_every_command_that_makes_the_graph(script):
     assert "--flagfile=work/tune/best.flags" in script.words("convert")
     assert all("--signature_keys=serving_default" in words for words in script.calls if words[0] in making[:3])
     script.documents["doctor"] = machine(gpu=False).to_dict()
+    script.documents["inspect"] = plan(advice=Advice(3, True, ())).to_dict()
+    script.run(work_dir="profiles")
+    assert [
+        "--use_dynamic_shape" in words for words in script.calls if words[0] in ("inspect", "calibrate", "convert")
+    ] == [False, *[True] * 4]
+    script.documents["inspect"] = plan(
+        IMAGE, InputSpec("training", "bool", ()), offered=("training",), size=5
+    ).to_dict()
     done = script.run(shapes="image:1x8x8x1;training:scalar", work_dir="other")
     wanted = {"--freeze=training:false", "--minimum_segment_size=5"}
     assert set(done.story.mends) == wanted and [
@@ -352,6 +360,10 @@ def test_an_input_is_frozen_only_where_its_name_says_what_it_is():
     assert [one.partition(" only")[0] for one in found.left] == ["input flip", "input train"]
     assert mends.of_plan(plan(flag, other, offered=("is_training", "flip")), ("freeze",)) == mends.Mends()
     assert mends.of_plan(plan(size=7), ("minimum_segment_size",)) == mends.Mends()
+    # The size of segments is advised for the mode that was tried.
+    profiles = plan(size=7, advice=Advice(7, True, ()))
+    assert mends.of_plan(profiles, ()).words == ("--use_dynamic_shape",)
+    assert mends.of_plan(profiles, ("shapes",)).words == ("--minimum_segment_size=7",)
     # An input that one signature offers and another one reads is frozen in the one.
     two = plan(flag, offered=("is_training",)).signatures + (signature("train", flag),)
     both = Plan(model="m", tags=(), settings=plan().settings, tensorflow="", signatures=two)

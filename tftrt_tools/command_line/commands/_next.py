@@ -152,16 +152,18 @@ def convert(
     *words: str,
     settings: bool = True,
     without: Iterable[str] = (),
+    ending: str = "",
 ) -> list[str]:
     """A conversion of `model` to a folder beside it.
 
-    Args: settings: repeat the given flags that decide a conversion. without: flags to leave out.
+    Args: settings: repeat the given flags that decide a conversion. without: flags to leave out. ending: of the folder's name, by default
+      the precision.
     """
     names = sorted({*_SOURCE, *(_conversion_flags() if settings else ())} - {"precision", *without})
     return [
         "convert",
         model,
-        sibling(model, precision.lower()),
+        sibling(model, ending or precision.lower()),
         f"--precision={precision}",
         *given(values, names),
         *words,
@@ -216,6 +218,8 @@ def _beside(model: str, ending: str) -> str:
     path = pathlib.Path(model)
     if path.name in ("", os.pardir):  # "." has no name of its own
         path = pathlib.Path(os.path.relpath(path.resolve().parent), path.resolve().name or "model")
+    if path.name.isdecimal() and path.parent.name:  # a version that a server may watch: beside its base path
+        path = path.parent.with_name(f"{path.parent.name}_{path.name}")
     stem = path.stem if path.suffix in _MODEL_FILES else path.name
     return str(path.with_name(f"{stem}_{ending}"))
 

@@ -30,7 +30,7 @@ from absl import flags
 
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _calling, _flags, _next, _output, _overview, _source_flags
+from tftrt_tools.command_line.commands import _calling, _flags, _next, _output, _overview, _record_flags, _source_flags
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.models.kinds import opening, table
 from tftrt_tools.models.savedmodel import passport
@@ -143,9 +143,12 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
 
 def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) -> None:
     if isinstance(seen, Plan):
+        from tftrt_tools.studies.optimizing import mends
+
         precision = seen.settings.precision_mode if values["precision"].present else "FP16"
         if precision != "INT8":  # that needs data, or ranges of the model's own
-            _next.show_convert(values, _next.convert(values, model, precision))
+            given = _record_flags.given(values)
+            _next.show_convert(values, _next.convert(values, model, precision, *mends.of_plan(seen, given).words))
     elif seen.verification and seen.verification.get("passed") and seen.verification.get("mode") != _UNSEEN:
         _next.show(values, _next.publish(values, model))
     elif original := _next.original(model):

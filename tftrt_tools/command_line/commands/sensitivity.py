@@ -185,17 +185,20 @@ def _next_export(values: flags.FlagValues, model: str, done: Sensitivity) -> lis
 
 def _next_conversion(values: flags.FlagValues, model: str, done: Sensitivity) -> list[str]:
     """`convert` with the suggestion. Nodes that had a higher precision in the study keep it, besides the suggested ones."""
-    suggested = shlex.split(done.flag)
+    suggested, ending = shlex.split(done.flag), ""
     replaced = [word.lstrip("-").partition("=")[0] for word in suggested]
     for number, name in enumerate(replaced):
-        if name in backends.default().keeps_high.values() and values[name].value:
+        if name not in backends.default().keeps_high.values():
+            continue
+        ending = f"{done.precision.lower()}_mixed"  # beside the model that lost too much
+        if values[name].value:
             suggested[number] = f"--{name}={values[name].value}|{suggested[number].partition('=')[2]}"
     ranges = []
     if done.precision == "INT8" and not (
         values.calibration_data or values.calibration_table or values.calibrate_on_random_data
     ):
         ranges = [f"--calibration_data={values.data}"]  # which gave the ranges here
-    return _next.convert(values, model, done.precision, *ranges, *suggested, without=replaced)
+    return _next.convert(values, model, done.precision, *ranges, *suggested, without=replaced, ending=ending)
 
 
 def _print(done: Sensitivity, values: flags.FlagValues) -> None:

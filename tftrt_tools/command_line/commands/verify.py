@@ -198,8 +198,11 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         # That the answers are wrong matters more, and gives the exit code.
         _output.console(values.json).print(error.cause, soft_wrap=True)
         return wrong.exit_code
-    if wrong is None and not _of_tensors(done):
-        _show_next(done, values, *positional, kept=kept)
+    if not _of_tensors(done):
+        if wrong is None:
+            _show_next(done, values, *positional, kept=kept)
+        elif values.data and _by_rounding(done):
+            _next.show(values, _study(done, values, *positional))
     return _calling.exit_code(wrong)
 
 
@@ -230,6 +233,29 @@ def _warm_up(values: flags.FlagValues, converted: str) -> list[str]:
     if values.data and _next.open_input(converted):
         return [f"--warmup_data={values.data}", *_next.given(values, _next.of_pictures(values))]
     return []
+
+
+def _by_rounding(done: Verification) -> bool:
+    """Whether nothing is wrong but that a TF-TRT model in a lower precision misses bounds."""
+    others = (*done.structure_problems, *done.engine_problems, *done.graph_problems)
+    return bool(done.misses) and not others and done.precision in ("FP16", "INT8")
+
+
+def _study(done: Verification, values: flags.FlagValues, original: str, converted: str) -> list[str]:
+    """Which nodes lose what the answers miss."""
+    from tftrt_tools.models.kinds import opening
+    from tftrt_tools.models.savedmodel import passport
+
+    settings = (opening.document(converted, passport.MANIFEST) or {}).get("settings") or {}
+    profiles = settings.get("use_dynamic_shape") or settings.get("shapes")
+    image = [name for name in values if name.startswith("image_") and name == values[name].name]
+    return [
+        "sensitivity",
+        original,
+        *_next.measured(values, ("data", "data_rows", *sorted(image))),
+        f"--precision={done.precision}",
+        *(["--use_dynamic_shape"] if profiles else []),
+    ]
 
 
 def _on_gpu(values: flags.FlagValues, original: str, converted: str, manifest: Mapping[str, Any] | None) -> list[str]:

@@ -58,6 +58,14 @@ def ranges(text: str, specs: Mapping[str, Sequence[InputSpec]]) -> dict[str, tup
     return parsed
 
 
+def _to_fill(spec: InputSpec) -> str:
+    """The shape of a row as --shapes has it, with … for each size that nobody knows."""
+    if spec.shape is None:
+        return "…"
+    first, *others = spec.shape
+    return "x".join(["1" if first is None else str(first), *("…" if dim is None else str(dim) for dim in others)])
+
+
 def default_shapes(signature: str, specs: Sequence[InputSpec]) -> list[Shapes]:
     """Shapes if none are known: two batch sizes. Raises: UsageError where more than the batch is unknown."""
     found = [shapes_of_batch(signature, specs, batch) for batch in _BATCHES]
@@ -73,13 +81,14 @@ def shapes_of_batch(
     Raises: UsageError where more than the batch is unknown.
     """
     drawn = {}
+    unknown = [spec for spec in specs if spec.shape is None or None in spec.shape[1:]]
+    if unknown:
+        raise errors.UsageError(
+            f"input {unknown[0].name!r} of {signature!r} has unknown dimensions ({unknown[0].text()})",
+            mend.format(flag=f"--shapes='{';'.join(f'{signature}/{spec.name}:{_to_fill(spec)}' for spec in unknown)}'"),
+        )
     for spec in specs:
-        if spec.shape is None or None in spec.shape[1:]:
-            raise errors.UsageError(
-                f"input {spec.name!r} of {signature!r} has unknown dimensions ({spec.text()})",
-                mend.format(flag=f"--shapes='{signature}/{spec.name}:…'"),
-            )
-        drawn[spec.name] = tuple(batch if dim is None else dim for dim in spec.shape)
+        drawn[spec.name] = tuple(batch if dim is None else dim for dim in spec.shape or ())
     return drawn
 
 

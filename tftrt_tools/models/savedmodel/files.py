@@ -17,6 +17,14 @@ WARMUP = f"{EXTRAS}/tf_serving_warmup_requests"
 # What makes a directory a plan directory (models.plan): what is said about the plan, and the plan.
 PLAN_DOCUMENT, PLAN = "plan.json", "model.plan"
 _CHUNK_BYTES = 1 << 20
+# Weights as Transformers writes them beside its config.json.
+_WEIGHTS = (
+    "tf_model.h5",
+    "model.safetensors",
+    "pytorch_model.bin",
+    "tf_model.h5.index.json",
+    "model.safetensors.index.json",
+)
 
 
 def is_saved_model(path: str | os.PathLike[str]) -> bool:
@@ -65,6 +73,12 @@ def _nearby(path: pathlib.Path) -> str:
     inside = sorted(child.name for child in path.iterdir() if child.is_dir() and is_saved_model(child))
     if inside:
         return f"did you mean {path / inside[-1]}?"
+    if (path / "config.json").is_file() and any((path / name).is_file() for name in _WEIGHTS):
+        # The folder that save_pretrained(…, saved_model=True) adds.
+        exported = path / "saved_model" / "1"
+        if is_saved_model(exported):
+            return f"did you mean {exported}?"
+        return "it holds weights of Transformers: export a SavedModel (docs/walk_text.md)"
     return "give the directory that holds saved_model.pb"
 
 

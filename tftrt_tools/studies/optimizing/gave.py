@@ -46,7 +46,8 @@ def inspect(known: Known, document: Document) -> str:
 def inspect_again(known: Known, document: Document) -> str:
     """The share with the mends, beside that without."""
     before, after = known.first_plan, Plan.from_dict(document)
-    mode = "with profiles" if after.use_dynamic_shape and not before.use_dynamic_shape else ""
+    gained = after.use_dynamic_shape and not before.use_dynamic_shape and "--use_dynamic_shape" not in known.mend_words
+    mode = "with profiles" if gained else ""
     flags = " ".join(filter(None, (*known.mend_words, mode)))
     return f"{flags or 'the same flags'}: {_coverage(after)}; before: {_coverage(before)}"
 
@@ -178,7 +179,9 @@ def verify(known: Known, document: Document) -> str:
 
 
 def _worst_db(comparisons: Sequence[Document]) -> float | None:
-    return min((float(one["snr_db"]) for one in comparisons if one.get("snr_db") is not None), default=None)
+    """Of the outputs that are numbers throughout, as far as that is known; None where there are none."""
+    finite = [one for one in comparisons if not one.get("nonfinite")]
+    return min((float(one["snr_db"]) for one in finite if one.get("snr_db") is not None), default=None)
 
 
 def _accuracy(accuracy: Document) -> str:

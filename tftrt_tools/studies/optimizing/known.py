@@ -118,8 +118,9 @@ class Known:
 
     @property
     def mend_words(self) -> tuple[str, ...]:
-        """The flags to take. On a GPU tune searches the segment size."""
-        return tuple(word for word in self.mends.words if not (self.gpu and word.startswith("--minimum_segment_size=")))
+        """The flags to take. On a GPU tune searches the segment size, and --shapes asks for profiles."""
+        found = ("--minimum_segment_size=", "--use_dynamic_shape") if self.gpu else ()
+        return tuple(word for word in self.mends.words if not word.startswith(found))
 
     @functools.cached_property
     def walked(self) -> tuple[SignaturePlan, ...]:

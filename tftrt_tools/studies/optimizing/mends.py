@@ -28,7 +28,10 @@ def of_plan(plan: Plan, given: Collection[str]) -> Mends:
     usable = [one for one in plan.signatures if not one.problem]
     frozen, left = ([], []) if "freeze" in given else _frozen(usable)
     words = [f"--freeze={';'.join(frozen)}"] if frozen else []
-    if "minimum_segment_size" not in given:
+    if not {"use_dynamic_shape", "shapes"} & set(given) and _with_profiles(usable):
+        # What is advised on the size of segments is about the other mode.
+        words.append("--use_dynamic_shape")
+    elif "minimum_segment_size" not in given:
         # One value serves all signatures; where they disagree, the smallest drops nothing that another one wants.
         size = min((one.advice.minimum_segment_size for one in usable if one.advice and one.segments), default=_DEFAULT)
         words += [f"--minimum_segment_size={size}"] if size != _DEFAULT else []
@@ -51,6 +54,11 @@ def of_plan(plan: Plan, given: Collection[str]) -> Mends:
 def of_training(spec: InputSpec) -> bool:
     """Whether an input says by its name and type that it tells training from inference."""
     return spec.dtype == "bool" and bool(_TRAINING.search(spec.name))
+
+
+def _with_profiles(signatures: Sequence[SignaturePlan]) -> bool:
+    """Whether each signature would clearly gain by optimization profiles. One mode serves all."""
+    return bool(signatures) and all(one.advice and one.advice.use_dynamic_shape for one in signatures)
 
 
 def _frozen(signatures: Sequence[SignaturePlan]) -> tuple[list[str], list[str]]:

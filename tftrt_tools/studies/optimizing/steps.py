@@ -151,9 +151,7 @@ def _sensitivity(known: Known) -> Commands:
         *known.data,
         f"--calibration_table={known.asked.path(TABLE)}",
         "--measure=simulate",
-        "--use_dynamic_shape",
-        *known.asked.given(SOURCE),
-        *graph_words(known),
+        *dict.fromkeys(("--use_dynamic_shape", *known.asked.given(SOURCE), *graph_words(known))),
         f"--html={known.asked.path('sensitivity.html')}",
     ]
     return [Command("sensitivity", words, [known.asked.path("sensitivity.html")])]

@@ -55,7 +55,7 @@ def job(request: ConvertRequest) -> Converted:
     if settings.shapes and gpu is None:
         raise errors.TftrtError(
             "--shapes builds engines, and engines need a GPU; none is visible here",
-            "leave --shapes out to convert here and build on the target, or run on a machine with a GPU",
+            "to convert here and build there, give --use_dynamic_shape in place of --shapes, or run on a machine with a GPU",
         )
     tensorrt_here.check()
     source = pathlib.Path(request.source)

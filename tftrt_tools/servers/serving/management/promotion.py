@@ -232,6 +232,10 @@ def _notes(old: Model, new: Model) -> Iterator[str]:
             f"the version policy was {', '.join(map(str, old.served_text()))}, and is now "
             f"{'versions ' if new.policy == model_config.SPECIFIC else ''}{', '.join(map(str, new.served_text()))}"
         )
+    # TensorFlow Serving answers them with the newest that is loaded, a canary too.
+    newest = [max(one.versions, default=None) if one.policy == model_config.SPECIFIC else None for one in (old, new)]
+    if None not in newest and newest[0] != newest[1]:
+        yield f"requests that name neither a label nor a version now get version {newest[1]}, not {newest[0]}"
     unlabelled = (
         sorted(set(new.versions) - set(new.labels.values()))
         if new.policy == model_config.SPECIFIC and new.labels
