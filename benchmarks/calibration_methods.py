@@ -1,6 +1,6 @@
 """INT8 by each calibration method: what the simulation promises beside what engines leave, dB of the worst output.
 
-The simulation is that of `tftrt calibrate --compare`, on batches of the calibration data. With a GPU each method is converted with
+The simulation is that of `tftrt calibrate --compare_methods`, on batches of the calibration data. With a GPU each method is converted with
 engines and verified on --data; without one that column is empty.
 """
 
@@ -84,7 +84,7 @@ def simulated(options):
         "tftrt_tools",
         "calibrate",
         options.model,
-        "--compare",
+        "--compare_methods",
         f"--json={result}",
         "--use_dynamic_shape",
         *_flags(options),

@@ -91,7 +91,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         default=[],
         help="calibration methods, of "
         + ",".join(_METHODS)
-        + ": INT8 columns of their own with --gpu, and without it `tftrt calibrate --compare`",
+        + ": INT8 columns of their own with --gpu, and without it `tftrt calibrate --compare_methods`",
     )
     parser.add_argument(
         "--convert_flags", type=str.split, default=[], metavar="FLAGS", help="further flags of `tftrt convert`"

@@ -47,7 +47,9 @@ def _steps(case, models, work, options):
     yield Step("inspect", "", ("inspect", str(model), "--use_dynamic_shape"))
     shapes = f"--shapes={case.shape(*batches)}" if options.gpu else "--use_dynamic_shape"
     if options.methods and not options.gpu:
-        yield Step("compare", "INT8", ("calibrate", str(model), calibration, "--compare", "--use_dynamic_shape"))
+        yield Step(
+            "compare", "INT8", ("calibrate", str(model), calibration, "--compare_methods", "--use_dynamic_shape")
+        )
     columns = [(precision, "") for precision in options.precisions] + [
         ("INT8", method) for method in options.methods if options.gpu
     ]

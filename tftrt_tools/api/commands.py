@@ -83,7 +83,7 @@ def calibrate(
     calibration_method: str | None = None,
     calibration_batch_size: int | None = None,
     num_calibration_batches: int | None = None,
-    compare: bool | None = None,
+    compare_methods: bool | None = None,
     overwrite: bool | None = None,
     **flags: object,
 ) -> CalibrationRun:
@@ -94,7 +94,7 @@ def calibrate(
       calibration_data: representative inputs: a path or module:function, {input: array}, or an iterable of batches, of which no more is
       read than num_calibration_batches need, by default all. output: the file to write. shapes: the conversion's.
       calibration_method: auto [default], entropy, percentile, mse or max. calibration_batch_size, num_calibration_batches: what is used
-      of the data. compare: measure every method, in `calibration.comparison`. overwrite: replace the file. flags: the others of
+      of the data. compare_methods: measure every method, in `calibration.comparison`. overwrite: replace the file. flags: the others of
       `tftrt calibrate --help`.
 
     Returns: CalibrationRun: `output`, and `calibration` with the ranges.
@@ -106,7 +106,7 @@ def calibrate(
         "calibration_method": calibration_method,
         "calibration_batch_size": calibration_batch_size,
         "num_calibration_batches": num_calibration_batches,
-        "compare": compare,
+        "compare_methods": compare_methods,
         "overwrite": overwrite,
     }
     done: CalibrationRun = calling.result("calibrate", [model], arguments, flags)

@@ -293,7 +293,7 @@ def test_calibration_on_one_row_again_and_again_compares_nothing(tmp_path):
     original, x = saved_function(tmp_path / "model", lambda x: {"y": two_layers(x)}), rows(tmp_path / "x.npz")
     with np.load(x) as known:
         np.savez(tmp_path / "one.npz", **{name: np.repeat(array[:1], 64, 0) for name, array in known.items()})
-    done = run_tftrt("calibrate", original, f"--calibration_data={tmp_path}/one.npz", "--compare")
+    done = run_tftrt("calibrate", original, f"--calibration_data={tmp_path}/one.npz", "--compare_methods")
     assert (
         done.returncode == 0
         and "y shows nothing: it is the answer to one row, which the data has 64 times" in done.stdout
@@ -303,7 +303,7 @@ def test_calibration_on_one_row_again_and_again_compares_nothing(tmp_path):
 
 def test_calibration_on_rows_for_which_the_answer_is_always_the_same_says_so(tmp_path):
     original = saved_function(tmp_path / "model", lambda x: {"y": tf.nn.relu(two_layers(x) - 1e6)})
-    done = run_tftrt("calibrate", original, f"--calibration_data={rows(tmp_path / 'x.npz')}", "--compare")
+    done = run_tftrt("calibrate", original, f"--calibration_data={rows(tmp_path / 'x.npz')}", "--compare_methods")
     assert done.returncode == 0 and "y shows nothing: it is 0 everywhere" in done.stdout, done.stderr
     assert (
         "nothing tells the methods apart" in done.stdout and "exact" not in done.stdout and "harms" not in done.stdout

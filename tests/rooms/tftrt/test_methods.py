@@ -206,7 +206,7 @@ def test_nodes_that_are_kept_high_are_not_rounded_in_the_comparison(chain):
 
 def test_convert_and_compare_print_the_table_and_keep_it(tftrt, chain, tmp_path):
     model, data = chain
-    done = tftrt("calibrate", model, f"--calibration_data={data}", "--compare", cwd=tmp_path)
+    done = tftrt("calibrate", model, f"--calibration_data={data}", "--compare_methods", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "mse" in done.stdout and "serving_default/scores" in done.stdout and "nothing was written" in done.stdout
     assert "on 64 rows of the calibration data (each with the ranges of other rows)" in done.stdout and not list(
@@ -230,10 +230,14 @@ def test_convert_and_compare_print_the_table_and_keep_it(tftrt, chain, tmp_path)
 
 
 def test_compare_is_the_toolkits(tftrt):
-    done = tftrt("calibrate", "model", "--calibration_data=x.npz", "--compare", "--calibrator=tensorrt")
-    assert done.returncode == errors.EXIT_USAGE and "--compare is for the toolkit's methods" in done.stderr
+    done = tftrt("calibrate", "model", "--calibration_data=x.npz", "--compare_methods", "--calibrator=tensorrt")
+    assert done.returncode == errors.EXIT_USAGE and "--compare_methods is for the toolkit's methods" in done.stderr
     done = tftrt("calibrate", "model", "--calibration_data=x.npz")
-    assert done.returncode == errors.EXIT_USAGE and "--output is missing" in done.stderr and "--compare" in done.stderr
+    assert (
+        done.returncode == errors.EXIT_USAGE
+        and "--output is missing" in done.stderr
+        and "--compare_methods" in done.stderr
+    )
 
 
 def test_a_calibration_file_of_before_is_read_and_an_edited_one_compares_nothing():
@@ -296,7 +300,7 @@ def engines_levels(model, folder, data, scored, shapes, *flags):
         model,
         f"--calibration_data={data}",
         "--calibration_batch_size=40",
-        "--compare",
+        "--compare_methods",
         "--json=-",
         "--use_dynamic_shape",
         *flags,

@@ -30,7 +30,7 @@ _OF_ALL = {
 _OF_ONE: Mapping[str, Mapping[str, str]] = {
     "bench": {"launch": "backend"},
     "build": {"layer_precisions": "layers", "wait_seconds": "place_seconds"},
-    "calibrate": {"output": "output_table"},
+    "calibrate": {"compare_methods": "compare", "output": "output_table"},
     "configure": {"check_files": "check", "output": "output_dir"},
     "convert": {"layer_precisions": "layers", "model": "input_saved_model_dir"},
     "data": {"data_rows": "rows"},

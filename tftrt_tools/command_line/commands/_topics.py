@@ -33,7 +33,7 @@ _OFTEN = {
     "export": "precision data target calibration_data shapes batch_size rewrite",
     "wrap": "forms top_k argmax image_preset output_types overwrite",
     "data": "data_rows labels output_labels image_size image_preset image_resize overwrite",
-    "calibrate": "calibration_data calibration_batch_size calibration_method compare shapes overwrite",
+    "calibrate": "calibration_data calibration_batch_size calibration_method compare_methods shapes overwrite",
     "build": "shapes output repeat max_build_minutes on overwrite",
     "verify": "data labels shapes thresholds output_kind batch_size html tensors",
     "sensitivity": "precision calibration_data nodes measure html plot",
@@ -65,13 +65,13 @@ _TOPICS = {
         save_engines repeat strip objective_shape max_build_minutes precision layer_precisions""",
     "Plans (--backend=tensorrt)": "plugins refit sparse_weights strongly_typed tactic_sources tf32 version_compatible int8_as",
     "INT8": """calibration_data calibration_batch_size num_calibration_batches calibration_table calibration_method
-        calibration_percentile calibrator calibrate_on_random_data compare allow_calibration_data""",
+        calibration_percentile calibrator calibrate_on_random_data compare_methods allow_calibration_data""",
     "Export": "target opset rewrite external_data fix_shapes allow_refused judge_precision bisect",
     "Data": "data data_rows calibration_rows batch_size distinct ranges seed label_feature",
     "Pictures": """image_size image_preset image_scale image_mean image_std image_channels image_resize image_error_limit
         image_max_pixels picture_input broken normalize_again""",
     "Signatures that are added": "forms names as_default argmax top_k scores_output keep_outputs input_types output_types",
-    "Accuracy": """accuracy accuracy_output labels label_column label_output classes thresholds output_kind metric_direction
+    "Accuracy": """compare accuracy accuracy_output labels label_column label_output classes thresholds output_kind metric_direction
         allow_constant_outputs allow_matching_nonfinite epsilon expected tensors""",
     "Goals": """goals slo rate speed_up_at_least p50_ms_at_most p99_ms_at_most throughput_at_least build_seconds_at_most
         engine_mib_at_most gpu_mib_at_most no_engine_fallback require require_engines require_no_errors allow_builds

@@ -1,7 +1,7 @@
 """usage: tftrt bench MODEL [MODEL …] [--flags]
        tftrt bench ADDRESS --model_name=NAME [--flags]
        tftrt bench --in_process=MODEL_DIR [--flags]
-       tftrt bench --tune_batching=MODEL_DIR --slo=PROMISE [--flags]
+       tftrt bench --tune_batching=MODEL_DIR --slo=SLO [--flags]
 
 MODEL …: how fast are these models on this machine, without a server? Models may be SavedModels, ONNX files, plans or PyTorch programs.
 All of them run in one process and get the same requests in interleaved rounds. Each model is compared with the first one, by the rule

@@ -1,5 +1,5 @@
 """usage: tftrt calibrate MODEL --calibration_data=DATA --output=FILE [--flags]
-       tftrt calibrate MODEL --calibration_data=DATA --compare [--output=FILE] [--flags]
+       tftrt calibrate MODEL --calibration_data=DATA --compare_methods [--output=FILE] [--flags]
 
 Finds the range of every tensor in the INT8 engines that `tftrt convert` would make of MODEL. It runs the model on representative data and
 writes the ranges to a calibration file for `tftrt convert --calibration_table`. It needs no GPU. `tftrt table` shows, compares, merges
@@ -8,12 +8,12 @@ and edits such files.
 MODEL is a SavedModel or a Keras file (.keras, .h5): give the same flags as for the conversion, because they decide the engines. MODEL may
 also be a converted model of any precision: its own engines are calibrated then.
 
---compare prints the SNR of each output in INT8 for every calibration method. INT8 is simulated on batches of DATA that were not used to
-find the ranges.
+--compare_methods prints the SNR of each output in INT8 for every calibration method. INT8 is simulated on batches of DATA that were not
+used to find the ranges.
 
 examples:
   tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --output=resnet.calibration.json
-  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --compare
+  tftrt calibrate resnet --calibration_data=images/ --image_scale=1/255 --compare_methods
   tftrt calibrate encoder --calibration_data='day-*.npz' --use_dynamic_shape --output=encoder.calibration.json
   tftrt calibrate resnet_fp16 --calibration_data=my_data:batches --output=resnet.calibration.json --overwrite
   tftrt convert resnet resnet_int8 --precision=INT8 \\
@@ -54,7 +54,10 @@ def define(values: flags.FlagValues) -> None:
     convert_command.define_calibrator(values)
     _source_flags.define(values)
     flags.DEFINE_boolean(
-        "compare", False, "print the SNR of each output in INT8 with every method; --output may be left out", **text
+        "compare_methods",
+        False,
+        "print the SNR of each output in INT8 with every method; --output may be left out",
+        **text,
     )
     flags.DEFINE_boolean("overwrite", False, "replace the file that is at --output", **text)
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TensorRT log in this file", **text)
@@ -63,19 +66,19 @@ def define(values: flags.FlagValues) -> None:
 def result(values: flags.FlagValues, positional: list[str]) -> CalibrationRun:
     """Calibrate, and write the table."""
     model = _flags.one_argument("calibrate", positional, "MODEL")
-    if not values.output and not values.compare:
+    if not values.output and not values.compare_methods:
         raise errors.UsageError(
-            "--output is missing", "name the file to write, or give --compare to see the methods alone"
+            "--output is missing", "name the file to write, or give --compare_methods to see the methods alone"
         )
     settings = convert_command.read_settings(values)
     if settings.precision_mode != "INT8":
         raise errors.UsageError(
             f"--precision={settings.precision_mode} needs no calibration", "leave it out: tables are for INT8"
         )
-    if values.compare and settings.calibrator != "toolkit":
+    if values.compare_methods and settings.calibrator != "toolkit":
         raise errors.UsageError(
-            "--compare is for the toolkit's methods: TensorRT calibrates by entropy only",
-            "leave out --calibrator, or --compare",
+            "--compare_methods is for the toolkit's methods: TensorRT calibrates by entropy only",
+            "leave out --calibrator, or --compare_methods",
         )
     data = _calibration_flags.read(values)
     from tftrt_tools.tftrt.conversion import pipeline
@@ -88,14 +91,14 @@ def result(values: flags.FlagValues, positional: list[str]) -> CalibrationRun:
             data,
             overwrite=values.overwrite,
             log_file=values.log_file,
-            compare=values.compare,
+            compare=values.compare_methods,
         )
 
 
 def show(done: CalibrationRun, values: flags.FlagValues) -> None:
     """Print what was calibrated."""
     console = _output.console(values.json)
-    convert_command.print_calibration(console, done.calibration, None if values.compare else _comparison.FEW)
+    convert_command.print_calibration(console, done.calibration, None if values.compare_methods else _comparison.FEW)
     where = f"written: {done.output}" if done.output else "nothing was written: --output names no file"
     console.print(f"{where} ({done.seconds:.1f} s)", soft_wrap=True)
 

@@ -97,7 +97,13 @@ _NOT_REPEATED = (
 def define(values: flags.FlagValues) -> None:
     """Define the command's flags on FlagValues `values`."""
     text = dict(flag_values=values)
-    flags.DEFINE_string("model", None, "SavedModel directory, or a .keras or .h5 file", **text)
+    flags.DEFINE_string(
+        "model",
+        None,
+        "a SavedModel directory, a Keras file (.keras, .h5), a frozen graph (.pb) or a TF1 checkpoint; "
+        "with --backend=tensorrt also an ONNX file",
+        **text,
+    )
     flags.DEFINE_string("output", None, "directory to make", **text)
     _backend_flags.define(values)
     _calibration_flags.define(values)

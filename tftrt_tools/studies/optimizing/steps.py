@@ -100,7 +100,7 @@ def _calibrate(known: Known) -> Commands:
         "calibrate",
         known.asked.model,
         *known.calibration,
-        "--compare",
+        "--compare_methods",
         f"--output={table}",
         "--overwrite",
         *known.asked.given(SOURCE),
