@@ -44,13 +44,13 @@ def main():
         f"--batch_size={','.join(map(str, BATCHES))}",
         f"--output={converted}",
         f"--work_dir={work}",
-        f"--html={FOLDER}/story.html",
-        f"--json={FOLDER}/story.json",
+        f"--html={FOLDER}/optimize.html",
+        f"--json={FOLDER}/optimize.json",
         f"--output_flagfile={FOLDER}/demo.flags",
         allowed=_VERDICTS,
     )
     shutil.copy(work / "verify.html", FOLDER / "report.html")
-    gpu = bool(json.loads((FOLDER / "story.json").read_text())["gpu"])
+    gpu = bool(json.loads((FOLDER / "optimize.json").read_text())["gpu"])
     base = FOLDER / "models"
     _tftrt("publish", str(original), f"--model_name={_NATIVE}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
     _tftrt("publish", str(converted), f"--model_name={_MODEL}", f"--base_path={base}", "--warmup_shapes=image:1x8x8x1")
@@ -99,7 +99,7 @@ What you have seen
   regress   {verdict}
 
 Pages to open in a browser
-  {FOLDER}/story.html    the whole story of optimize
+  {FOLDER}/optimize.html the report of optimize
   {FOLDER}/report.html   the answers, output for output
   {FOLDER}/bench.html    the load
   {FOLDER}/regress.html  the comparison

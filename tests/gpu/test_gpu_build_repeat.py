@@ -106,7 +106,7 @@ def test_optimize_goes_the_whole_way(zoo_model, images, tmp_path):
         f"--engine_cache_dir={tmp_path / 'engines'}",
         f"--publish={tmp_path / 'models/digits'}",
         "--precision=FP32,FP16",
-        f"--html={tmp_path / 'story.html'}",
+        f"--html={tmp_path / 'report.html'}",
         f"--json={tmp_path / 'story.json'}",
     ]
     done = run_tftrt(*words, "--max_minutes=6", timeout=450)
@@ -124,7 +124,7 @@ def test_optimize_goes_the_whole_way(zoo_model, images, tmp_path):
     )
     state = {one["name"]: one["state"] for one in story["steps"]}
     assert story["gpu"] and story["left"] == [] and state["tune"] == state["convert"] == state["verify"] == "done"
-    assert {"regress-batch-1", "regress-batch-8"} <= set(state) and "<svg" in (tmp_path / "story.html").read_text()
+    assert {"regress-batch-1", "regress-batch-8"} <= set(state) and "<svg" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "models/digits/1").exists() == (story["outcome"] == "kept")
     commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ tftrt ")]
     again = run_tftrt(*words, "--max_minutes=1", timeout=120)

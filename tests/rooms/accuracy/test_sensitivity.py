@@ -16,7 +16,7 @@ from tftrt_tools.accuracy import harm, measurement, metrics, sensitivity, simula
 from tftrt_tools.accuracy.simulating import SimulateRequest
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import sensitivity as sensitivity_command
-from tftrt_tools.command_line.report import pictures
+from tftrt_tools.command_line.report import pictures, sensitivity_plot
 from tftrt_tools.models.execution import arrays as array_reader
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import cutting
@@ -108,13 +108,18 @@ def test_what_is_printed_and_written(studied):
     assert back.signatures[0].to_dict() == found["signatures"][0] and back.flag == found["flag"]
 
 
-def test_a_layer_with_one_huge_weight_that_hardly_counts_comes_first(tmp_path):
+def test_a_layer_with_one_huge_weight_that_hardly_counts_comes_first(tmp_path, monkeypatch):
     made = kernels()
     made[2][0, :] = 1000.0
     made[1][:, 0] = 1e-6
     signature = simulated(saved_chain(tmp_path / "model", made), rows(tmp_path / "x.npz"))
     assert signature.nodes[0].name.endswith("layer2") and signature.nodes[0].share > 0.9
     assert signature.suggested_nodes == (signature.nodes[0].name,)
+    plot = sensitivity_plot.bars([signature], "INT8").decode()
+    assert "suggested for a higher precision" in plot and ">0%<" in plot, "a bar's length is a share, and begins at 0"
+    monkeypatch.setattr(harm.SignatureHarm, "suggested_nodes", ())
+    none = sensitivity_plot.bars([signature], "INT8").decode()
+    assert "suggested" not in none and "everything rounded" in none, "no legend without its mark"
 
 
 def test_a_layer_whose_input_holds_one_huge_channel_comes_first(tmp_path):

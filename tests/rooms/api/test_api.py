@@ -412,4 +412,4 @@ def test_the_story_of_an_optimization_is_an_error_where_the_goal_is_not_kept():
         assert type(command.failure(done, None)) is kind and outcome in command.failure(done, None).cause
     for code, kind in ((3, errors.CheckFailed), (1, errors.TftrtError), (2, errors.TftrtError), (4, errors.TftrtError)):
         done.exit_code, done.ended = code, "a step failed"
-        assert type(command.failure(done, None)) is kind and "work/story.html" in command.failure(done, None).mend
+        assert type(command.failure(done, None)) is kind and "work/report.html" in command.failure(done, None).mend

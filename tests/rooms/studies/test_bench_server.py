@@ -181,6 +181,8 @@ def test_a_sweep_leaves_table_csv_requests_and_report(server, bench, tmp_path, c
         f"Tag={one}," for one in (1, 2, 3, 4)
     ]
     page = (tmp_path / "b.html").read_text()
+    told = re.findall(r"<li>(.*?)</li>", page.partition('<ol class="footnotes">')[2].partition("</ol>")[0])
+    assert len(told) == len(set(told)), "a remark is told once"
     assert page.count("<svg") >= 2 and "What the server saw" in page and "needs 6636" in page
     assert not re.search(r'(src|href)="(?!#)', page), "it needs nothing else"
     shown = capsys.readouterr()

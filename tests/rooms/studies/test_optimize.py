@@ -74,11 +74,19 @@ def test_on_a_gpu_every_step_runs_and_the_goal_is_kept(script, tmp_path):
         word for words in script.calls if words[0] == "regress" for word in words if word.startswith("--batch_size")
     ]
     assert batches == ["--batch_size=1", "--batch_size=32"] and "--lowest_rate=200" in script.words("bench")
-    report.write_page(done, str(tmp_path / "story.html"))
-    page = (tmp_path / "story.html").read_text()
+    report.write_page(done, str(tmp_path / "report.html"))
+    page = (tmp_path / "report.html").read_text()
     title = re.search(r"<title>(.*)</title>", page)[1]
     assert title == "tftrt optimize model: the candidate is 2.00 times as fast (1.90 to 2.10); the goal is kept"
     assert "KEPT: " in page and shlex.join(tuned).replace("'", "&#39;") in page and 'href="work/tune.html"' in page
+
+
+def test_the_report_of_a_folder_from_before_is_found_under_its_old_name(script, tmp_path):
+    story = script.run().story
+    (tmp_path / "work/story.html").write_text("from before")
+    assert report.page_of(story) == "from before"
+    (tmp_path / "work/report.html").write_text("of now")
+    assert report.page_of(story) == "of now"
 
 
 def test_only_what_the_run_made_is_replaced_at_the_output(script, tmp_path):
@@ -383,8 +391,8 @@ def test_the_profile_and_what_its_mends_gave_are_told(script, tmp_path):
     assert "saves 0.200 ms of a call (95 %: 0.100 to 0.300)" in known_.of("diagnose --try").gave
     assert any("crosses many borders: tftrt convert" in one and "saves 0.200 ms" in one for one in done.story.remarks)
     assert "--profile=work/profile.json" in script.calls[-2] and "--try" in script.calls[-1]
-    report.write_page(done, str(tmp_path / "story.html"))
-    page = (tmp_path / "story.html").read_text()
+    report.write_page(done, str(tmp_path / "report.html"))
+    page = (tmp_path / "report.html").read_text()
     assert "Where the time goes: serving_default(x 1x8x8x1)" in page and page.count("<svg") == 4
 
 
@@ -802,7 +810,7 @@ def test_the_whole_way_without_a_gpu(tftrt, zoo_model, folder, monkeypatch):
         "--publish=models/digits",
     ]
     work = folder / "optimize-digits_cnn"
-    assert (folder / "mine.html").read_text().count("<svg") == 2 and (work / "story.html").is_file()
+    assert (folder / "mine.html").read_text().count("<svg") == 2 and (work / "report.html").is_file()
     assert 'href="optimize-digits_cnn/verify.html"' in (folder / "mine.html").read_text()
     with np.load(work / "scored.npz") as scored, np.load(work / "calibration.npz") as held_back:
         assert not set(row_hashes(dict(scored))) & set(row_hashes(dict(held_back)))
@@ -1112,8 +1120,8 @@ def test_a_plan_that_wins_is_verified_compared_and_published_for_triton(script, 
     assert done.known.of("convert").gave == "FP16, plan, taken from the engine cache"
     assert done.known.of("tune").gave.startswith("plan, FP16, trial 2: 1.000 ms at call")
     assert done.story.remarks[0] == "its calls as CUDA graphs take 0.250 ms"
-    report.write_page(done, str(tmp_path / "story.html"))
-    page = (tmp_path / "story.html").read_text()
+    report.write_page(done, str(tmp_path / "report.html"))
+    page = (tmp_path / "report.html").read_text()
     assert "The models that were tried" in page and "plan, FP16" in page and "what it means" in page and ">inf<" in page
 
 

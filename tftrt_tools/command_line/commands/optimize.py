@@ -49,6 +49,7 @@ from tftrt_tools.command_line.commands import build as build_command
 from tftrt_tools.command_line.commands import convert as convert_command
 from tftrt_tools.command_line.commands import tune as tune_command
 from tftrt_tools.models.kinds import table
+from tftrt_tools.studies.optimizing.asked import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,6 @@ _OF_CONVERT = (
 _OF_CALIBRATION = ("calibration_data", "calibration_batch_size", "num_calibration_batches")
 URLS = ("on",)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_STORY = "story.html"
 
 
 def define(values: flags.FlagValues) -> None:
@@ -157,7 +157,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Story:
 
 def show(done: Story, values: flags.FlagValues) -> None:
     """Print what each step gave."""
-    made = {**done.made, "story": done.asked.path(_STORY)}
+    made = {**done.made, "report": done.asked.path(REPORT)}
     _print(done, made, _output.console(values.json))
 
 
@@ -173,13 +173,13 @@ def failure(done: Story, values: flags.FlagValues) -> errors.TftrtError | None:
     if done.ended:
         # A step's own exit code says no more than that it failed.
         kind = errors.CheckFailed if done.exit_code == errors.EXIT_CHECK else errors.TftrtError
-        story = done.asked.path(_STORY)
+        page = done.asked.path(REPORT)
         return kind(
-            f"the run ended early: {done.ended}", done.mend or f"see {story}; the same command goes on from there"
+            f"the run ended early: {done.ended}", done.mend or f"see {page}; the same command goes on from there"
         )
     if done.exit_code == errors.EXIT_DONE:
         return None
-    return kind(f"{done.outcome}: {done.verdict}", f"the model is written all the same; see {done.asked.path(_STORY)}")
+    return kind(f"{done.outcome}: {done.verdict}", f"the model is written all the same; see {done.asked.path(REPORT)}")
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
@@ -236,8 +236,8 @@ def _write(done: Done, values: flags.FlagValues) -> dict[str, str]:
     from tftrt_tools.command_line.report import optimize as report
     from tftrt_tools.models.savedmodel import passport
 
-    made = {**done.story.made, "story": done.story.asked.path(_STORY)}
-    report.write_page(done, made["story"])
+    made = {**done.story.made, "report": done.story.asked.path(REPORT)}
+    report.write_page(done, made["report"])
     if values.html:
         report.write_page(done, values.html)
     lines = pathlib.Path(passport.folder(done.story.asked.output)) / passport.FLAGS
@@ -271,7 +271,7 @@ def _print(story: Story, made: dict[str, str], console: Console) -> None:
             f"left for a machine with a GPU: {', '.join(story.left)}; there, the same command goes on", soft_wrap=True
         )
     for what, path in made.items():
-        console.print(f"the {'report' if what == 'story' else what}: {path}", soft_wrap=True)
+        console.print(f"the {what}: {path}", soft_wrap=True)
 
 
 def _time(one: StepResult) -> str:

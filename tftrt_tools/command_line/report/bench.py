@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.report import bench_plots, breakdown_plot, html, pictures, plots
+from tftrt_tools.command_line.report import bench_plots, breakdown_plot, footnotes, html, pictures, plots
 
 if TYPE_CHECKING:
     from tftrt_tools.studies.bench.goal import Goal
@@ -42,6 +42,7 @@ def page(done: Bench, goal: Goal | None) -> str:
     return html.template("bench.html").render(
         done=done,
         goal=goal,
+        footnotes=footnotes.collect((row.limited, row.waits, *row.notes) for row in done.rows),
         cdf=bench_plots.cdf(lines, marks),
         curve=bench_plots.throughput_latency(done.rows, marks),
         series=series,

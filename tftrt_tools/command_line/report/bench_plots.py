@@ -134,6 +134,7 @@ def throughput_latency(rows: Sequence[Row], goal_ms: Iterable[tuple[float, float
         )
     axes.set_yscale("log")
     _plain_ticks(axes.yaxis)
+    axes.margins(y=0.1)  # the numbers at the lowest marks stand above the axis
     axes.set_xlim(left=0)
     axes.grid(True, color="#e5e5e5", linewidth=0.8)
     axes.set_xlabel("answers a second")
@@ -154,7 +155,7 @@ def over_time(row: Row) -> str:
     rate.plot(at, series.answered, color=plots.BLUE, linewidth=1.4, label="answered")
     if any(series.failed):
         rate.plot(at, series.failed, color=plots.RED, linewidth=1.4, label="failed")
-        rate.legend(frameon=False, fontsize=8)
+        _legend_above(rate)
     rate.set_ylim(bottom=0)
     rate.set_ylabel("a second")
     times.plot(
@@ -170,13 +171,18 @@ def over_time(row: Row) -> str:
     times.set_yscale("log")
     _plain_ticks(times.yaxis)
     times.set_ylabel("response time, ms")
-    times.legend(frameon=False, fontsize=8)
+    _legend_above(times)
     for axes in (rate, times):
         axes.set_xlabel("seconds")
         axes.set_xlim(0, series.seconds * len(series.answered))
         axes.grid(True, color="#e5e5e5", linewidth=0.8)
         plots.bare(axes)
     return plots.svg(figure)
+
+
+def _legend_above(axes: Axes) -> None:
+    """A legend that no line crosses."""
+    axes.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0, ncol=2)
 
 
 def _load(row: Row) -> float:

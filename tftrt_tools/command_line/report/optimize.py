@@ -1,4 +1,4 @@
-"""The story of `tftrt optimize`: one HTML file that needs nothing else; it links to the pages of its steps, which lie beside it."""
+"""The report of `tftrt optimize`: one HTML file that needs nothing else; it links to the pages of its steps, which lie beside it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.command_line.report import html, optimize_plot, trials
+from tftrt_tools.studies.optimizing.asked import REPORT
 from tftrt_tools.studies.optimizing.known import TUNE
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _CLASSES = {"kept": "passed", "not kept": "failed", "open": "unsure", "cannot te
 
 
 def write_page(done: Done, path: str) -> None:
-    """Write the story of a run.Done, whole or not at all. Raises: OSError."""
+    """Write the report of a run.Done, whole or not at all. Raises: OSError."""
     import shlex
 
     page = html.template("optimize.html").render(
@@ -38,7 +39,9 @@ def write_page(done: Done, path: str) -> None:
 
 def page_of(story: Story) -> str:
     """The page that the run of a Story has written. Raises: OSError where it is gone."""
-    return pathlib.Path(story.asked.path("story.html")).read_text()
+    kept = pathlib.Path(story.asked.path(REPORT))
+    before = pathlib.Path(story.asked.path("story.html"))  # as versions before called it
+    return (kept if kept.is_file() or not before.is_file() else before).read_text()
 
 
 def _page(one: StepResult, path: str) -> str:

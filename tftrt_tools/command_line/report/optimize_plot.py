@@ -1,4 +1,4 @@
-"""The plots of the story of `tftrt optimize`. Colours and manners are those of `plots`."""
+"""The plots of the report of `tftrt optimize`. Colours and manners are those of `plots`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.report import engine_plots, graph_plot, html, profile_plots
+from tftrt_tools.command_line.report import engine_plots, footnotes, graph_plot, html, profile_plots
 from tftrt_tools.models.execution import kernels
 from tftrt_tools.studies.profiling import compared_rows, engine_rows, rows
 
@@ -48,6 +48,7 @@ def page(found: Profile) -> str:
     return html.template("profile.html").render(
         found=found,
         calls=calls,
+        footnotes=footnotes.collect(call.notes for call in found.model.calls),
         graphs=graphs,
         engines=engines,
         memory=engine_plots.memory(found.engines),

@@ -12,19 +12,16 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from tftrt_tools.accuracy.harm import Node, SignatureHarm
+    from tftrt_tools.accuracy.harm import Effect, Node, SignatureHarm
     from tftrt_tools.base.choices import Precision
 
-_CEILING_DB, _FLOOR_DB = 160.0, -20.0
-# Room for a bar's label right of the longest bar, as a share of the axis.
-_LABEL_SHARE = 0.2
+# Room for a bar's label right of the longest bar, as a share of that bar.
+_LABEL_SHARE = 0.15
 
 
 def bars(signatures: Sequence[SignatureHarm], precision: Precision, kind: str = "svg", most: int = 30) -> bytes:
-    """Horizontal bars of the SNR in dB that is left when each node is rounded alone, the worst on top.
-
-    The longer the bar, the more harm: it reaches from a little above the best SNR shown down to its own. The nodes suggested for a
-    higher precision are red.
+    """Horizontal bars of each node's share of the noise of all nodes, when each is rounded alone, the worst on top. The label is the SNR
+    in dB that the node leaves. The nodes suggested for a higher precision are red.
 
     Args: signatures: harm.SignatureHarms; precision: "INT8" or "FP16"; kind: "svg" or "png"; most: bars of a signature.
     Returns: bytes of the file.
@@ -34,57 +31,47 @@ def bars(signatures: Sequence[SignatureHarm], precision: Precision, kind: str = 
     charts = figure.subplots(len(signatures), squeeze=False, height_ratios=[count + 1.5 for count in heights])[:, 0]
     for axes, one in zip(charts, signatures, strict=True):
         _chart(axes, one, precision, one.nodes[:most])
-    figure.legend(handles=_legend(), loc="outside upper right", ncol=3, frameon=False)
+    suggested = {name for one in signatures for name in one.suggested_nodes}
+    if any(node.name in suggested for one in signatures for node in one.nodes[:most]):
+        figure.legend(handles=_legend(), loc="outside upper right", ncol=2, frameon=False)
     return pictures.content(figure, kind)
 
 
 def _legend() -> list[Any]:
-    from matplotlib import lines, patches
+    from matplotlib import patches
 
     return [
         patches.Patch(color=plots.BLUE, label="rounded alone"),
         patches.Patch(color=plots.RED, label="rounded alone, suggested for a higher precision"),
-        lines.Line2D([], [], color="black", linewidth=1.6, label="everything rounded"),
     ]
 
 
 def _chart(axes: Axes, signature: SignatureHarm, precision: Precision, nodes: Sequence[Node]) -> None:
-    levels, total = [_clipped(node.worst.snr_db) for node in nodes], _clipped(harm.worst(signature.total).snr_db)
-    best, least = max(*levels, total) + 3.0, min(*levels, total)
     kept = set(signature.suggested_nodes)
-    axes.axvline(total, color="black", linewidth=1.6, zorder=1)
-    for row, (node, level) in enumerate(zip(nodes, levels, strict=True)):
-        axes.barh(
-            row, level - best, left=best, height=0.7, color=plots.RED if node.name in kept else plots.BLUE, zorder=2
-        )
-        axes.annotate(
-            _label(node),
-            (level, row),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            zorder=3,
-            bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
-        )
+    for row, node in enumerate(nodes):
+        axes.barh(row, node.share, height=0.7, color=plots.RED if node.name in kept else plots.BLUE)
+        axes.annotate(_label(node), (node.share, row), xytext=(4, 0), textcoords="offset points", va="center")
     names = plots.without_shared_scopes([node.name for node in nodes])
     axes.set_yticks(
         range(len(nodes)),
         [f"{name} ({node.op})" if node.op not in name else name for name, node in zip(names, nodes, strict=True)],
     )
     axes.set_ylim(len(nodes) - 0.4, -0.6)
-    axes.set_xlim(best, least - _LABEL_SHARE * (best - least))
+    axes.set_xlim(0, (1 + _LABEL_SHARE) * max((node.share for node in nodes), default=0) or 1)
+    axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
     more = f" (the worst {len(nodes)} of {len(signature.nodes)})" if len(signature.nodes) > len(nodes) else ""
-    axes.set_title(f"{signature.label}, {precision}{more}", loc="left", fontsize=10)
-    axes.set_xlabel("signal to noise at the worst output, dB, and share of the noise of all nodes")
+    left = _level(harm.worst(signature.total))
+    title = f"{signature.label}, {precision}{more}; everything rounded: {left}"
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlabel(
+        "share of the noise of all nodes at its worst output, and beside it the signal to noise that the node leaves there"
+    )
     plots.bare(axes)
 
 
 def _label(node: Node) -> str:
-    level = (
-        "NaN or Inf" if node.worst.nonfinite else "no noise" if not node.worst.noise else f"{node.worst.snr_db:.1f} dB"
-    )
-    return f"{level}, {node.share:.0%}"
+    return f"{_level(node.worst)}, {node.share:.0%}"
 
 
-def _clipped(snr_db: float) -> float:
-    return max(min(snr_db, _CEILING_DB), _FLOOR_DB)
+def _level(worst: Effect) -> str:
+    return "NaN or Inf" if worst.nonfinite else "no noise" if not worst.noise else f"{worst.snr_db:.1f} dB"

@@ -1,4 +1,4 @@
-"""What the table of a search's trials is made of, on its own page and in the story of an optimization."""
+"""What the table of a search's trials is made of, on its own page and in the report of an optimization."""
 
 from __future__ import annotations
 

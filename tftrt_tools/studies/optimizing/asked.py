@@ -10,6 +10,9 @@ from typing import Literal
 from tftrt_tools.base import records
 from tftrt_tools.base.choices import Precision, Server
 
+# The report of a run, a file of its work folder.
+REPORT = "report.html"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked(records.Record):
