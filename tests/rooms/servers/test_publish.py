@@ -242,8 +242,8 @@ def test_what_can_never_work_is_refused_at_once(name, base, options, words, veri
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "usage: tftrt publish MODEL"),
-        (["m"], "--model_name is missing"),
+        ([], "MODEL, --model_name and --base_path are missing"),
+        (["m"], "--model_name and --base_path are missing"),
         (["m", "--model_name=m"], "--base_path is missing"),
         (["nowhere", "--model_name=m", "--base_path=b"], "no such file"),
         (["m", "--model_name=m", "--base_path=b", "--version=x"], "version"),
