@@ -134,4 +134,8 @@ def test_each_process_of_python_is_started_by_one_of_two_places():
         "base/stack/diagnosis.py",
     }
     adding = {str(path.relative_to(package)) for path in package.rglob("*.py") if "sys.path" in path.read_text()}
-    assert adding == {"base/process/interpreter.py", "base/process/starting.py", "command_line/commands/_optimize_asked.py"}
+    assert adding == {
+        "base/process/interpreter.py",
+        "base/process/starting.py",
+        "command_line/commands/_optimize_asked.py",
+    }
