@@ -1,11 +1,14 @@
 """`tftrt regress --launch=binary` of a converted model without a GPU: the real server has no kernel for its engine ops."""
 
+import json
 import os
+import shutil
 import sys
 
 import pytest
 
 from tests import server_log
+from tests.conformance.launch import LocalServer
 from tests.conftest import ROOT
 from tests.rooms.studies.test_regress_run import QUICK, run
 from tftrt_tools.base import errors
@@ -45,3 +48,31 @@ def test_a_candidate_that_does_not_load_is_named_with_the_reason(binary, zoo_mod
             f"--history_dir={tmp_path / 'history'}",
         )
     assert "--launch=local" in raised.value.mend
+
+
+def test_a_server_of_this_machine_without_a_gpu_gives_no_verdict_on_the_speed_of_engines(
+    zoo_model, converted, tmp_path, capsys
+):
+    models = {"native": zoo_model("digits_cnn"), "candidate": converted("digits_cnn")}
+    text = ""
+    for name, model in models.items():
+        shutil.copytree(model, tmp_path / name / "1")
+        text += f'config {{ name: "{name}" base_path: "{tmp_path / name}" model_platform: "tensorflow" }}\n'
+    (tmp_path / "models.config").write_text(f"model_config_list {{ {text} }}")
+    with LocalServer([f"--model_config_file={tmp_path / 'models.config'}"], tmp_path / "log", looked_at=True) as server:
+        asked = (
+            f"--address={server.grpc_address}",
+            *(f"--{side}={side}" for side in models),
+            *QUICK,
+            f"--history_dir={tmp_path / 'history'}",
+        )
+        code = run(*asked, f"--candidate_dir={models['candidate']}", f"--json={tmp_path / 'r.json'}")
+        said = capsys.readouterr().out
+        assert code == errors.EXIT_DONE and "no verdict on speed: there is no GPU here" in said
+        assert json.loads((tmp_path / "r.json").read_text())["speed_not_judged"]
+        # What the candidate is, nobody knows without its files.
+        run(*asked)
+        said = capsys.readouterr().out
+        assert (
+            "whether the candidate has engines is not known: --candidate_dir tells" in said and "no verdict" not in said
+        )

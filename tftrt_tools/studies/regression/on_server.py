@@ -10,6 +10,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel import shapes
 from tftrt_tools.servers import client as clients
 from tftrt_tools.servers.load import load_plan, payload
+from tftrt_tools.servers.serving.smoke import engine_evidence, gpu_use, server_process
 from tftrt_tools.studies.bench import subject
 from tftrt_tools.studies.regression import answers, models, pair, rounds
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import contextlib
 
     from tftrt_tools.models.execution.run import Call
-    from tftrt_tools.servers.serving.smoke import engine_evidence
     from tftrt_tools.studies.regression.regress import Options
 
 THROUGH = "server"
@@ -38,8 +38,9 @@ class OnServer:
         gate_closed: bool | None,
     ) -> None:
         self._options, self._server, self._clients = options, server, asked
-        # For a server that ran before, it is not known what it computes with.
-        self.gpus = None if options.running else gpus
+        # Of a server that ran before it is known at most that it has none.
+        running = server_process.find(asked[rounds.CANDIDATE].address)[0] if options.running else None
+        self.gpus = _gpus(running) if options.running else gpus
         addresses = list(dict.fromkeys(server.addresses.values()))
         # One server alone: all but the models is the same.
         self._one = len(addresses) == 1
@@ -57,7 +58,9 @@ class OnServer:
         )
         self.gate_closed = gate_closed
         # Without a GPU the development server computes them in TensorFlow; the real one has no kernel for them.
-        self.replaces_engine_ops = server.backend == "local"
+        self.replaces_engine_ops = server.backend == "local" or bool(
+            running and running.program == server_process.LOCAL
+        )
         address = server.address if self._one else f"{addresses[0]} (native) and {addresses[1]} (candidate)"
         self.where = {"address": address, "backend": server.backend, "reason": server.reason}
         self.models: dict[rounds.Side, models.Model] = {}
@@ -161,3 +164,11 @@ class _Asked:
 
     def __init__(self, model_name: str, version: int | None, label: str) -> None:
         self.model_name, self.model_version, self.version_label = model_name, version, label
+
+
+def _gpus(server: server_process.Process | None) -> bool | None:
+    """False where a server of this machine certainly uses no GPU, None where nobody can tell or it uses one."""
+    if server is None or not server.known:
+        return None
+    use = gpu_use.look(server)
+    return False if use.uses is False and use.weight == engine_evidence.CERTAIN else None

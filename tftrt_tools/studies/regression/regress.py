@@ -553,7 +553,7 @@ def _about_engines(
     candidate: models.Model, both: on_server.OnServer | in_process.InProcess, watched: bool
 ) -> list[str]:
     """Remarks on what is really measured, a line each."""
-    if candidate.engine_ops is None and both.gpus is None:
+    if candidate.engine_ops is None and both.through == on_server.THROUGH:
         return (
             ["whether the candidate has engines is not known: --candidate_dir tells which model it is"]
             if not watched
