@@ -84,7 +84,7 @@ class Reader:
 
     def _command(self, block, argv, code, line):
         if argv[0] == "make":
-            targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            targets = re.findall(r"^([\w.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             self._note(argv[1] in targets, f"{line}: no such target")
         elif argv[:3] == ["python", "-m", "saved_models"]:
             self._note(

@@ -284,10 +284,7 @@ def test_the_version_has_its_usual_names(tftrt):
     assert len(said) == 1 and said.pop().startswith("tftrt-tools ")
 
 
-@pytest.mark.parametrize(
-    ("command", "flags"),
-    [("convert", ("input_saved_model_dir", "output_saved_model_dir")), ("regress", ("native", "candidate"))],
-)
+@pytest.mark.parametrize(("command", "flags"), [("convert", ("model", "output")), ("regress", ("native", "candidate"))])
 def test_models_are_given_by_place_or_by_flag(command, flags, tftrt):
     from tftrt_tools.base import errors
     from tftrt_tools.command_line.commands import _flags

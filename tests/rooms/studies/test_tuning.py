@@ -1171,7 +1171,7 @@ NEEDED = ("--data=data.npz", "--accuracy=top1:threshold=0.9", "--shapes=image:8x
         ((*NEEDED, "--calibration_percentile=20"), "not between 50 and 100"),
         ((*NEEDED, "--calibrator=tensorrt", "--calibration_method=mse"), "TensorRT calibrates by entropy only"),
         ((*NEEDED, "--calibration_table=a", "--calibration_method=mse"), "exclude each other"),
-        ((*NEEDED, "--precision=FP16"), "precision_mode"),
+        ((*NEEDED, "--precision=FP17"), "FP17"),
         ((*NEEDED, "--plot=plot.png"), "written as SVG"),
     ],
 )
@@ -1214,9 +1214,9 @@ def test_what_the_model_and_the_disk_refuse_is_told_before_a_gpu_is_looked_for(t
 def test_the_outputs_of_a_detector_are_one_output_of_the_goal():
     outputs = {"detect": ["boxes", "scores", "class/0"], "other": ["scores"]}
     for said in ("", "detect/boxes", "detect/class/0", "detect/boxes+scores+class/0", "other/scores"):
-        tune._check_output(said, outputs)
+        tune.check_output(said, outputs)
     with pytest.raises(errors.UsageError, match="other/boxes is no output"):
-        tune._check_output("other/boxes", outputs)
+        tune.check_output("other/boxes", outputs)
 
 
 def _kept(folder, **changes):

@@ -39,7 +39,8 @@ class Journal:
     def key(self, command: Command, facts: Mapping[str, Any]) -> str:
         """A digest of everything that a command's result depends on: its words, the bytes of the files that they name, and `facts`."""
         named = [*command.words[1:], *command.inputs]
-        inputs = {word: self._digest(_value(word)) for word in named if not _MADE.match(word)}
+        read = (word for word in named if not _MADE.match(word) and word not in command.outputs)
+        inputs = {word: self._digest(_value(word)) for word in read}
         known = {word: found for word, found in inputs.items() if found}
         return journal.key(words=list(command.words), inputs=known, facts=dict(facts))
 
