@@ -152,7 +152,7 @@ def test_records_bring_a_label_and_strings_stay_strings(tftrt, zoo_model, tmp_pa
                     features=tf.train.Features(feature={k: feature(v) for k, v in row.items()})
                 ).SerializeToString()
             )
-    flags = ("visits.tfrecord", "--signature_key=user_embedding", "--output=rows.npz", "--output_labels=labels.npy")
+    flags = ("visits.tfrecord", "--signature_keys=user_embedding", "--output=rows.npz", "--output_labels=labels.npy")
     assert_clear(data(tmp_path, zoo_model("ranker"), *flags), 2, "which feature of the records is the class")
     assert_clear(
         data(tmp_path, zoo_model("ranker"), *flags, "--label_feature=note"), 2, "no single integer in feature 'note'"
@@ -207,7 +207,7 @@ def test_a_function_gives_rows_too(zoo_model, tmp_path):
         (("here.npz", "--output=x.npz", "--image_scale=1/255"), "is about picture files"),
         (("here.npz", "--output=x.npz", "--output_labels=y.npy"), "arrays have no labels"),
         (("pictures", "--output=here.npz"), "here.npz is there"),
-        (("pictures", "--output=x.npz", "--signature_key=other"), "no signature 'other'"),
+        (("pictures", "--output=x.npz", "--signature_keys=other"), "no signature 'other'"),
     ],
 )
 def test_what_cannot_work_is_told_and_nothing_is_left(flags, words, zoo_model, folder, monkeypatch):

@@ -154,5 +154,5 @@ def test_the_lines_that_name_the_next_command_repeat_the_library(library, frozen
         assert way.follow(*publish, given) == ["publish", "serve", "smoke", "bench"]
         refused = run_tftrt(*publish, cwd=folder)
         assert_clear(refused, errors.EXIT_CHECK, "op ToolkitThreefold is not one of TensorFlow's")
-        elsewhere = run_tftrt(*publish, given, "--target=tensorflow/serving:2.14.1", cwd=folder)
+        elsewhere = run_tftrt(*publish, given, "--server_image=tensorflow/serving:2.14.1", cwd=folder)
         assert_clear(elsewhere, errors.EXIT_CHECK, "op ToolkitThreefold is not one of TensorFlow's")

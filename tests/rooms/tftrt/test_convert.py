@@ -349,7 +349,7 @@ def test_paths_that_can_never_work(tftrt, zoo_model, tmp_path):
     ):
         assert_clear(convert(tftrt, given, tmp_path / target, cwd=tmp_path), code, says)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "text.keras"]
-    for flags, says in (((), "--model and --output are missing"), ((f"--model={source}",), "--output is missing")):
+    for flags, says in (((), "MODEL and OUTPUT are missing"), ((source,), "OUTPUT is missing")):
         assert_clear(tftrt("convert", *flags), 2, says)
 
 

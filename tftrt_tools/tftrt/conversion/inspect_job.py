@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel import files, passport, signatures
 from tftrt_tools.models.savedmodel.inspection import Finding
@@ -40,11 +40,12 @@ def job(request: InspectRequest) -> Inspected:
 def _refuse_settings(settings: Settings) -> None:
     """Refuse what is about a conversion that is still to come. Raises: UsageError."""
     default = in_a_batch_mode(Settings())
-    names = [field.name for field in dataclasses.fields(Settings) if field.name not in _OF_ANY_MODEL]
-    for name in sorted(names, key=lambda key: key != "shapes"):  # sorted first, because they imply others
-        if getattr(settings, name) != getattr(default, name):
+    asked = [field for field in dataclasses.fields(Settings) if field.name not in _OF_ANY_MODEL]
+    for field in sorted(asked, key=lambda one: one.name != "shapes"):  # sorted first, because they imply others
+        if getattr(settings, field.name) != getattr(default, field.name):
             raise errors.UsageError(
-                f"--{name} has no effect: the model is converted already", "leave it out, or inspect the original model"
+                f"--{records.flag(field)} has no effect: the model is converted already",
+                "leave it out, or inspect the original model",
             )
 
 
