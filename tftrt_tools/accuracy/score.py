@@ -43,8 +43,8 @@ def score(
 
     Args:
       goal: Goal. calls: names of the signatures, one a call. reference, answers: {output: array} of each call, of the original and of the
-        model. labels: labels.Labels of the rows, or None: a metric that applies to labels of their kind is taken against them, all
-        others against the original. output: "signature/output" that counts alone; "" for all that the metric applies to. kinds: what
+        model. labels: labels.Labels of the rows, or None: a metric that labels can have is taken against them, all others against the
+        original. output: "signature/output" that counts alone; "" for all that the metric applies to. kinds: what
         kinds.parse returned.
 
     Returns: Score. Raises: UsageError.
@@ -58,9 +58,7 @@ def score(
     if goal.is_function:
         return Score(own(goal.metric, calls, reference, answers, labels, output), nonfinite)
     if labels is not None and metrics.METRICS[goal.metric].labels:
-        scored = _against(goal.metric, calls, compared, reference, answers, labels, output, kinds or {})
-        if scored is not None:
-            return Score(scored, nonfinite)
+        return Score(_against(goal.metric, calls, compared, reference, answers, labels, output, kinds or {}), nonfinite)
     chosen = [compared[output]] if output else _applicable(goal.metric, compared)
     values = [value for value in (comparison.value(goal.metric) for comparison in chosen) if value is not None]
     if not values or len(values) < len(chosen):
@@ -103,13 +101,13 @@ def _against(
     labels: Labels,
     output: str,
     kinds: Mapping[str, str],
-) -> float | None:
-    """The metric against labels; None where labels of their kind do not have it."""
+) -> float:
+    """The metric against labels. Raises: UsageError where labels of their kind do not have it."""
     first = dict(reversed(list(zip(calls, reference, strict=True))))
     classes = [name for name, comparison in compared.items() if comparison.classes]
     target = truth.find(labels, first, kinds, classes, output, "--accuracy_output")
     if target.kind not in metrics.METRICS[metric].labels:
-        return None
+        raise refused(metric, target)
     result = truth.score(
         labels,
         target,
@@ -121,6 +119,15 @@ def _against(
             f"they have {', '.join(result.values)}",
         )
     return result.values[metric]
+
+
+def refused(metric: str, target: truth.Target) -> errors.UsageError:
+    """The labels fit an output, and have not this metric. Args: target: the output."""
+    own = [name for name, one in metrics.METRICS.items() if target.kind in one.labels]
+    return errors.UsageError(
+        f"--accuracy: {metric} does not apply to --labels, which are {target.kind} of {target.name}",
+        f"they have {', '.join(own)}; without --labels {metric} compares with the original's answers",
+    )
 
 
 def _joined(answers: Sequence[Answer]) -> dict[str, npt.NDArray[Any]]:
