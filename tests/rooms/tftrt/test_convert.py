@@ -123,6 +123,15 @@ def test_the_flag_file_repeats_the_conversion(tftrt, zoo_model, tmp_path):
     assert flag_file.read_text() and first_files
 
 
+@pytest.mark.parametrize("words", [["ranker", "out"], ["--input_saved_model_dir=ranker", "--output=file:out"]])
+def test_the_flag_file_names_whole_paths(tftrt, zoo_model, tmp_path, words):
+    (tmp_path / "ranker").symlink_to(zoo_model("ranker"))
+    words = [word.replace("file:", f"file://{tmp_path}/") for word in words]
+    assert tftrt("convert", *words, cwd=tmp_path).returncode == 0
+    lines = (tmp_path / "out/assets.extra/tftrt/convert.flags").read_text().splitlines()
+    assert {f"--model={tmp_path}/ranker", f"--output={tmp_path}/out"} <= set(lines)
+
+
 def test_signatures_that_were_not_asked_for_stay_as_they_were(tftrt, zoo_model, tmp_path):
     done = convert(tftrt, zoo_model("ranker"), tmp_path / "out", "--signature_keys=user_embedding", "--json=-")
     assert done.returncode == 0, done.stderr
