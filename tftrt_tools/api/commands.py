@@ -399,8 +399,8 @@ def regress(
 
     Args:
       native, candidate: paths of two models; with address= their names there. data, shapes: of the requests. rounds, max_rounds: how long
-      it measures. min_effect: the smallest difference that counts, as a fraction [0.03]. accuracy: goals on the answers, judged against labels
-      where they need some. speed_up_at_least: a goal. allow_worse: accept a slower candidate.
+      it measures. min_effect: the smallest difference that counts, as a fraction [0.03]. accuracy: goals on the answers, judged against
+      labels where they need some. speed_up_at_least: a goal. allow_worse: accept a slower candidate.
       flags: the others of `tftrt regress --help`.
 
     Returns: Regression: `headline`, `verdict`, `checks`, `answers`. Raises: CheckFailed where something does not hold, Unsure where nobody

@@ -317,7 +317,7 @@ def test_broken_models_are_one_clear_line(tftrt, zoo_model, tmp_path, case):
 
 
 FLAGS_REFUSED = {
-    "unknown flag": (("--precison_mode=FP16",), "precision_mode"),
+    "unknown flag": (("--precison_mode=FP16",), "Did you mean: precision ?"),
     "INT8": (("--precision=INT8",), "INT8"),
     "unknown precision": (("--precision=FP8",), "FP8"),
     "no integer": (("--minimum_segment_size=three",), "minimum_segment_size"),
