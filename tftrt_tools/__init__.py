@@ -2,7 +2,7 @@
 
     import tftrt_tools as tftrt
 
-    tftrt.convert("resnet", "resnet_fp16", precision_mode="FP16")
+    tftrt.convert("resnet", "resnet_fp16", precision="FP16")
     tftrt.verify("resnet", "resnet_fp16", data="images.npz")
     with tftrt.load("resnet_fp16") as model:
         answers = model(image=batch)

@@ -37,6 +37,7 @@ def result(command: str, models: Sequence[given.Path], arguments: Mapping[str, A
     with _turn, _worded(), contextlib.ExitStack() as stack:
         known = _flags.defaults(module)
         given.check(command, known, named)
+        given.check_once(command, known, {**arguments, **named})
         asked, written = _with_files(command, known, {**arguments, **named}, stack)
         argv = [*given.words(command, known, asked), "--", *(place(command, one) for one in models)]
         with told(), errors.told_as(written):

@@ -308,9 +308,9 @@ def publish(
     *,
     model_name: str | None = None,
     base_path: Path | None = None,
-    version: int | None = None,
+    model_version: int | None = None,
     server: str | None = None,
-    target: str | None = None,
+    server_image: str | None = None,
     unverified: bool | None = None,
     warmup_data: Data | None = None,
     warmup_shapes: str | None = None,
@@ -319,9 +319,9 @@ def publish(
     """A model as the next version of a server's base path, checked and with its warm-up: `tftrt publish`.
 
     Args:
-      model: path of the model. model_name: as requests call it. base_path: the version goes to base_path/model_name/version. version: by
-      default the one after the largest. server: "tensorflow" [default] or "triton". target: what will serve it, "local" [default] or an
-      image. unverified: publish without a valid verification. warmup_data, warmup_shapes: what to warm up with.
+      model: path of the model. model_name: as requests call it. base_path: the version goes to base_path/model_name/model_version, by
+      default the number after the largest. server: "tensorflow" [default] or "triton". server_image: what will serve it, "local" [default]
+      or an image. unverified: publish without a valid verification. warmup_data, warmup_shapes: what to warm up with.
       flags: the others of `tftrt publish --help`.
 
     Returns: Publication: `path`, `version`, `notes`. Of a folder with a model for each kind of GPU, Publications; for Triton one
@@ -330,9 +330,9 @@ def publish(
     arguments = {
         "model_name": model_name,
         "base_path": base_path,
-        "version": version,
+        "model_version": model_version,
         "server": server,
-        "target": target,
+        "server_image": server_image,
         "unverified": unverified,
         "warmup_data": warmup_data,
         "warmup_shapes": warmup_shapes,
@@ -398,9 +398,9 @@ def regress(
     """Is the candidate slower than the native model, faster, the same, or can nobody tell: `tftrt regress`.
 
     Args:
-      native, candidate: paths of two models; with server= their names there. data, shapes: of the requests. rounds, max_rounds: how long it
-      measures. min_effect: the smallest difference that counts, as a fraction [0.03]. accuracy: goals on the answers, judged against labels
-      where they need some. speed_up_at_least: a goal. allow_worse: accept a slower candidate.
+      native, candidate: paths of two models; with address= their names there. data, shapes: of the requests. rounds, max_rounds: how long
+      it measures. min_effect: the smallest difference that counts, as a fraction [0.03]. accuracy: goals on the answers, judged against
+      labels where they need some. speed_up_at_least: a goal. allow_worse: accept a slower candidate.
       flags: the others of `tftrt regress --help`.
 
     Returns: Regression: `headline`, `verdict`, `checks`, `answers`. Raises: CheckFailed where something does not hold, Unsure where nobody

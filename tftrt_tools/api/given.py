@@ -32,10 +32,25 @@ _NOT_TAKEN = {"help": "help(tftrt_tools) and docs/python.md explain the argument
 
 def check(function: str, known: flags.FlagValues, given: Iterable[str]) -> None:
     """Refuse arguments that the command has no flag for. Raises: UsageError, which names the nearest right one."""
-    names = sorted({name for name in known if name not in _NOT_TAKEN} | {"flagfile"})
+    names = {name for name in known if name not in _NOT_TAKEN} | {"flagfile"}
+    shown = sorted(name for name in names if name not in known or known[name].name == name)
     for name in given:
         if name not in names:
-            raise errors.UsageError(f"{function}() has no argument {name!r}", errors.nearest(name, names, 12))
+            raise errors.UsageError(f"{function}() has no argument {name!r}", errors.nearest(name, shown, 12))
+
+
+def check_once(function: str, known: flags.FlagValues, given: Mapping[str, Any]) -> None:
+    """Refuse a flag under two of its names: one value would be lost. Args: given: None where nothing was. Raises: UsageError."""
+    seen: dict[str, str] = {}
+    for name in given:
+        if given[name] is None or name not in known:
+            continue
+        new = str(known[name].name)
+        if new in seen:
+            raise errors.UsageError(
+                f"{function}() has {seen[new]}= and {name}=, which are one flag", f"give {new}= alone"
+            )
+        seen[new] = name
 
 
 def words(function: str, known: flags.FlagValues, given: Mapping[str, Any]) -> list[str]:

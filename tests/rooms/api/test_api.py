@@ -83,6 +83,7 @@ def test_every_argument_is_a_flag_of_the_command_and_is_explained(name):
     assert named and any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
     for one in named:
         assert one.name in known and one.default is None, one.name
+        assert known[one.name].name == one.name, f"{name}({one.name}=) is an older name of {known[one.name].name}"
         assert re.search(rf"\b{one.name}\b", function.__doc__), f"help({name}) does not say what {one.name} is"
     assert f"`tftrt {name} --help`" in function.__doc__ and "Returns:" in function.__doc__
 

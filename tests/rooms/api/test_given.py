@@ -68,7 +68,7 @@ def test_flags_override_those_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"precison_mode": "FP16"}, "did you mean 'precision_mode'"),
+        ({"precison_mode": "FP16"}, "did you mean 'precision'"),
         ({"thresold": ""}, "did you mean 'thresholds'"),
         ({"help": True}, "no argument 'help'"),
         ({"": 1}, "no argument ''"),
@@ -79,6 +79,13 @@ def test_a_name_that_is_no_flag_is_refused_with_the_nearest(arguments, said):
     with pytest.raises(errors.UsageError) as error:
         calling.result(command, ["nowhere", "nowhere"], {}, arguments)
     assert said in str(error.value)
+
+
+def test_a_flag_has_one_value_whatever_it_is_called():
+    with pytest.raises(errors.UsageError, match="precision= and precision_mode=, which are one flag"):
+        calling.result("convert", ["nowhere"], {"precision": "FP16"}, {"precision_mode": "INT8"})
+    with pytest.raises(errors.UsageError, match="nowhere"):
+        calling.result("convert", ["nowhere", "out"], {"precision": None}, {"precision_mode": "FP16"})
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,9 @@ def test_a_folder_that_cannot_be_written_in_is_refused_and_none_is_made(tmp_path
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
     with pytest.raises(errors.UsageError, match=f"--work_dir=.*new: {tmp_path} cannot be written to by this user"):
         whole_file.check_folder(tmp_path / "folder/new", "--work_dir")
+    with pytest.raises(errors.UsageError, match="cannot be written to by this user") as error:
+        whole_file.check_folder(tmp_path / "folder/new", "the folder of the output")
+    assert error.value.mend == "choose another place, or fix its rights"
     assert os.listdir(tmp_path) == ["file"]
 
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests import next_lines, zoo
-from tftrt_tools.command_line.commands import _calling, _flags, _next, convert
+from tftrt_tools.command_line.commands import _calling, _flags, _help, _next, convert
 from tftrt_tools.models.savedmodel import passport
 
 ON_GPU = next_lines.ON_GPU
@@ -256,3 +256,11 @@ def test_every_command_that_names_a_next_one_is_followed():
     elsewhere = {"export", "tune", "optimize", "regress", "_batching"}
     modules = pathlib.Path(_next.__file__).parent.glob("*.py")
     assert {path.stem for path in modules if "_next.show" in path.read_text()} == here | elsewhere
+
+
+def test_a_server_of_a_model_with_ops_of_a_library_is_launched_by_flags_that_a_help_has():
+    values = _flags.parse("publish", _calling.module("publish"), ["--op_library=ops.so"])[0]
+    words = _next.serve(values, "m", "models/m")
+    assert words[-2:] == ["--launch=local", "--op_library=ops.so"]
+    shown = _help.shown(_flags.defaults(_calling.module("serve")))
+    assert {word.lstrip("-").partition("=")[0] for word in words[1:]} <= set(shown)

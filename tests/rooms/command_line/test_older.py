@@ -1,8 +1,12 @@
 """Names that flags had before: they go on working, no help has them, and a note names the new ones."""
 
+import os
+import threading
+
 import pytest
 
 from tests.rooms.command_line.test_help import defined, module
+from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line import cli
 from tftrt_tools.command_line.commands import _flags, _help, _older
@@ -100,3 +104,41 @@ def test_words_of_each_form(words, values_are, notes_are):
 def test_the_note_is_on_stderr_and_the_result_is_what_a_program_reads(tftrt, tmp_path):
     done = tftrt("history", f"--history_dir={tmp_path}", "--name=none", "--json=-")
     assert done.stderr.startswith("note: --name is --history_name now\n") and "note" not in done.stdout
+
+
+def test_the_note_comes_before_what_is_said_of_the_value():
+    notes = []
+    with progress.notes_to(notes.append), pytest.raises(errors.UsageError, match="--requests=0"):
+        _flags.parse("smoke", module("smoke"), ["--repeats=0"])
+    assert notes == ["note: --repeats is --requests now"]
+
+
+def test_a_file_of_flags_may_be_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "flags")
+    threading.Thread(target=(tmp_path / "flags").write_text, args=["--precision_mode=INT8\n"], daemon=True).start()
+    values, notes = parsed("convert", [f"--flagfile={tmp_path}/flags"])
+    assert values.precision == "INT8" and notes == ["note: --precision_mode is --precision now"]
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "new"),
+    [
+        ("convert", "--precision_mod=FP16", "precision"),
+        ("publish", "--versions=3", "model_version"),
+        ("serve", "--imag=x", "server_image"),
+        ("regress", "--servers=x", "address, server_image"),
+    ],
+)
+def test_a_flag_that_is_not_known_is_told_the_new_name(command, typed, new):
+    with pytest.raises(errors.UsageError) as error:
+        parsed(command, [typed])
+    assert error.value.cause.endswith(f"Did you mean: {new} ?")
+
+
+@pytest.mark.parametrize("old", ["calibration_ranges", "calibration_seed"])
+def test_two_flags_that_are_one_now_are_not_given_both(old, tmp_path):
+    new = old.removeprefix("calibration_")
+    (tmp_path / "flags").write_text(f"--{old}=1\n--precision=INT8\n")
+    with pytest.raises(errors.UsageError, match=f"--{old} and --{new} are one flag now"):
+        parsed("export", [f"--flagfile={tmp_path}/flags", f"--{new}=2"])
+    assert parsed("export", [f"--flagfile={tmp_path}/flags"])[0].precision == "INT8"

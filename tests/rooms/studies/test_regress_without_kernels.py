@@ -70,9 +70,11 @@ def test_a_server_of_this_machine_without_a_gpu_gives_no_verdict_on_the_speed_of
         said = capsys.readouterr().out
         assert code == errors.EXIT_DONE and "no verdict on speed: there is no GPU here" in said
         assert json.loads((tmp_path / "r.json").read_text())["speed_not_judged"]
-        # What the candidate is, nobody knows without its files.
-        run(*asked)
+        # The server's own command line says which files it serves.
+        assert run(*asked) == errors.EXIT_DONE
+        assert "no verdict on speed: there is no GPU here" in capsys.readouterr().out
+        # Files that are gone tell nothing, and the speed of what may have engines is not judged.
+        shutil.rmtree(tmp_path / "candidate")
+        assert run(*asked) == errors.EXIT_DONE
         said = capsys.readouterr().out
-        assert (
-            "whether the candidate has engines is not known: --candidate_dir tells" in said and "no verdict" not in said
-        )
+        assert "no verdict on speed: the server has no GPU, and whether the candidate has engines is not known" in said

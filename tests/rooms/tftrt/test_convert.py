@@ -123,6 +123,15 @@ def test_the_flag_file_repeats_the_conversion(tftrt, zoo_model, tmp_path):
     assert flag_file.read_text() and first_files
 
 
+@pytest.mark.parametrize("words", [["ranker", "out"], ["--input_saved_model_dir=ranker", "--output=file:out"]])
+def test_the_flag_file_names_whole_paths(tftrt, zoo_model, tmp_path, words):
+    (tmp_path / "ranker").symlink_to(zoo_model("ranker"))
+    words = [word.replace("file:", f"file://{tmp_path}/") for word in words]
+    assert tftrt("convert", *words, cwd=tmp_path).returncode == 0
+    lines = (tmp_path / "out/assets.extra/tftrt/convert.flags").read_text().splitlines()
+    assert {f"--model={tmp_path}/ranker", f"--output={tmp_path}/out"} <= set(lines)
+
+
 def test_signatures_that_were_not_asked_for_stay_as_they_were(tftrt, zoo_model, tmp_path):
     done = convert(tftrt, zoo_model("ranker"), tmp_path / "out", "--signature_keys=user_embedding", "--json=-")
     assert done.returncode == 0, done.stderr
@@ -308,7 +317,7 @@ def test_broken_models_are_one_clear_line(tftrt, zoo_model, tmp_path, case):
 
 
 FLAGS_REFUSED = {
-    "unknown flag": (("--precison_mode=FP16",), "precision_mode"),
+    "unknown flag": (("--precison_mode=FP16",), "Did you mean: precision ?"),
     "INT8": (("--precision=INT8",), "INT8"),
     "unknown precision": (("--precision=FP8",), "FP8"),
     "no integer": (("--minimum_segment_size=three",), "minimum_segment_size"),

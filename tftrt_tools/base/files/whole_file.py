@@ -52,8 +52,9 @@ def check_folder(path: Path, flag: str) -> None:
     if not first.is_dir():
         raise errors.UsageError(f"{said}: {first} is no folder", "name one that is there, or a new one")
     if not takes_files(first):
+        other = flag if flag[0] == "-" else "place"
         raise errors.UsageError(
-            f"{said}: {first} cannot be written to by this user", f"choose another {flag}, or fix its rights"
+            f"{said}: {first} cannot be written to by this user", f"choose another {other}, or fix its rights"
         )
 
 

@@ -48,13 +48,17 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     values = _defined(name, command)
     argv = _places.with_local_flagfile(argv)
     try:
-        positional = values([name, *getattr(command, "older_flags", list)(argv)])[1:]
+        # Once: a file of flags may be a pipe.
+        argv = values.read_flags_from_files(getattr(command, "older_flags", list)(argv))
         if older := _older.note(name, values, argv):
             progress.note(f"note: {older}")
+        _older.check(name, values, argv)
+        positional = values([name, *argv])[1:]
     except flags.UnrecognizedFlagError as error:
         meant, what = _MEANT.get(error.flagname, ("", ""))
         hint = f"--{meant} {what} here; " if meant in values else ""
-        raise errors.UsageError(" ".join(str(error).split()), f"{hint}`tftrt {name} --help` lists the flags") from None
+        said = _older.renamed(" ".join(str(error).split()), values)
+        raise errors.UsageError(said, f"{hint}`tftrt {name} --help` lists the flags") from None
     except flags.Error as error:
         raise errors.UsageError(
             _refused(" ".join(str(error).split())), f"`tftrt {name} --help` lists the flags"

@@ -195,8 +195,8 @@ def model_name(model: str) -> str:
 def serve(values: flags.FlagValues, name: str, base_path: str, *words: str) -> list[str]:
     """The server of a published model. Ops of libraries are for the development server: others have theirs built in."""
     libraries = given(values, ("op_library",))
-    backend = ["--backend=local"] if libraries else []
-    return ["serve", f"--model_name={name}", f"--model_base_path={base_path}", *words, *backend, *libraries]
+    launch = ["--launch=local"] if libraries else []
+    return ["serve", f"--model_name={name}", f"--model_base_path={base_path}", *words, *launch, *libraries]
 
 
 def smoke_triton(name: str) -> list[str]:

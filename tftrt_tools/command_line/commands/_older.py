@@ -3,7 +3,10 @@ ones."""
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
+
+from tftrt_tools.base import errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +49,11 @@ _OF_ONE: Mapping[str, Mapping[str, str]] = {
 }
 
 
+# Old names of what was a flag beside the new one: a file of flags of before may have both, with two values.
+_TWO = {"export": ("calibration_ranges", "calibration_seed")}
+_MAY_BE = "Did you mean: "
+
+
 def names(command: str, defined: flags.FlagValues) -> dict[str, str]:
     """{name before: name} of the flags of a command."""
     known = {old: new for new, olds in _OF_ALL.items() if _has(defined, new) for old in olds}
@@ -59,14 +67,35 @@ def _has(defined: flags.FlagValues, name: str) -> bool:
 
 
 def note(command: str, values: flags.FlagValues, argv: Sequence[str]) -> str:
-    """Which names of `argv`, and of the files of flags that it names, are old; "" where none is."""
+    """Which names of `argv`, a command line without files of flags, are old; "" where none is."""
     known = names(command, values)
     said = {}
-    for word in values.read_flags_from_files(list(argv)):
-        if word == "--":
-            break
-        name = word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
+    for name in _named(argv):
         old = name if name in known else name.removeprefix("no")
         if old in known and (old == name or values[old].boolean):
             said[old] = known[old]
     return "; ".join(f"--{old} is --{new} now" for old, new in said.items())
+
+
+def check(command: str, values: flags.FlagValues, argv: Sequence[str]) -> None:
+    """Refuse both names in `argv` where they were two flags, of which one would be lost. Raises: UsageError."""
+    there = set(_named(argv))
+    for old in _TWO.get(command, ()):
+        new = values[old].name
+        if {old, new} <= there:
+            raise errors.UsageError(
+                f"--{old} and --{new} are one flag now, and both are given", f"give --{new} alone: both take the same"
+            )
+
+
+def _named(argv: Sequence[str]) -> list[str]:
+    """The names of the flags of a command line."""
+    words = itertools.takewhile(lambda word: word != "--", argv)
+    return [word.lstrip("-").partition("=")[0] for word in words if word.startswith("-")]
+
+
+def renamed(said: str, values: flags.FlagValues) -> str:
+    """absl's message of a flag that is not known, with new names in place of old ones among those that it may be."""
+    cause, asks, near = said.partition(_MAY_BE)
+    found = [values[one].name if one in values else one for one in near.removesuffix(" ?").split(", ")]
+    return f"{cause}{asks}{', '.join(dict.fromkeys(found))} ?" if asks else said

@@ -312,11 +312,7 @@ def _flag_file(values: flags.FlagValues, backend: AnyBackend) -> str:
             continue
         if isinstance(flag, flags.MultiFlag):
             value = [os.path.abspath(one) for one in value]
-        elif (
-            name.endswith("_saved_model_dir")
-            or name in ("calibration_data", "calibration_table")
-            and os.path.exists(value)
-        ):
+        elif name in ARGUMENTS or name in ("calibration_data", "calibration_table") and os.path.exists(value):
             value = os.path.abspath(value)
         lines += _flags.words(flag, value)
     return "\n".join(lines) + "\n"

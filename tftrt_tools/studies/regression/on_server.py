@@ -10,7 +10,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.models.savedmodel import shapes
 from tftrt_tools.servers import client as clients
 from tftrt_tools.servers.load import load_plan, payload
-from tftrt_tools.servers.serving.smoke import engine_evidence, gpu_use, server_process
+from tftrt_tools.servers.serving.smoke import engine_evidence, gpu_use, server_process, version_on_disk
 from tftrt_tools.studies.bench import subject
 from tftrt_tools.studies.regression import answers, models, pair, rounds
 
@@ -40,6 +40,7 @@ class OnServer:
         self._options, self._server, self._clients = options, server, asked
         # Of a server that ran before it is known at most that it has none.
         running = server_process.find(asked[rounds.CANDIDATE].address)[0] if options.running else None
+        self._running = running
         self.gpus = _gpus(running) if options.running else gpus
         addresses = list(dict.fromkeys(server.addresses.values()))
         # One server alone: all but the models is the same.
@@ -64,6 +65,17 @@ class OnServer:
         address = server.address if self._one else f"{addresses[0]} (native) and {addresses[1]} (candidate)"
         self.where = {"address": address, "backend": server.backend, "reason": server.reason}
         self.models: dict[rounds.Side, models.Model] = {}
+
+    def candidate_has_engines(self) -> bool | None:
+        """By the files that a server of this machine serves; None where they are not found, or damaged."""
+        candidate = self.models[rounds.CANDIDATE]
+        path = self._running and version_on_disk.of_server(self._running, candidate.name, candidate.version)
+        if not path:
+            return None
+        try:
+            return bool(models.read(path, candidate.name).engine_ops)
+        except errors.TftrtError:
+            return None
 
     def sides(self) -> dict[rounds.Side, Any]:
         """{name of rounds: {signature: (inputs, outputs)}}; fills `models`, {name: models.Model}. Raises: UsageError, TftrtError."""

@@ -521,8 +521,15 @@ class _Run:
 
     def _speed_not_judged(self) -> str:
         """Why the times say nothing of the candidate's engines, "" where they do."""
-        replaced = self._both.gpus is False and self._both.replaces_engine_ops
-        if replaced and self._models[rounds.CANDIDATE].engine_ops and not self._is_plan():
+        if self._both.gpus is not False or not self._both.replaces_engine_ops or self._is_plan():
+            return ""
+        candidate = self._models[rounds.CANDIDATE]
+        engines: bool | None = bool(candidate.engine_ops)
+        if isinstance(self._both, on_server.OnServer) and not candidate.path:
+            engines = self._both.candidate_has_engines()
+        if engines is None:
+            return "the server has no GPU, and whether the candidate has engines is not known; --candidate_dir tells"
+        if engines:
             return "there is no GPU here, so both models ran as TensorFlow ops; a machine with a GPU gives one"
         return ""
 
@@ -553,7 +560,7 @@ def _about_engines(
     candidate: models.Model, both: on_server.OnServer | in_process.InProcess, watched: bool
 ) -> list[str]:
     """Remarks on what is really measured, a line each."""
-    if candidate.engine_ops is None and both.through == on_server.THROUGH:
+    if not candidate.path and both.through == on_server.THROUGH:
         return (
             ["whether the candidate has engines is not known: --candidate_dir tells which model it is"]
             if not watched

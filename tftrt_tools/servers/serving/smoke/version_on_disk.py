@@ -147,15 +147,19 @@ def locate(model_dir: str, served: Served, server: Process | None) -> tuple[path
 
 
 def _of_server(server: Process, served: Served) -> pathlib.Path | None:
-    """The version directory by the server's command line, or None."""
+    return of_server(server, served.name, served.version)
+
+
+def of_server(server: Process, name: str, version: int | None) -> pathlib.Path | None:
+    """The directory of a version of a model by the server's command line, or None."""
     try:
-        base = _base_paths(server).get(served.name)
+        base = _base_paths(server).get(name)
         if not base or "://" in base:
             return None
         listed = {version.number: version.path for version in version_directories.listing(server.path(base))}
     except OSError:
         return None
-    path = listed.get(served.version)
+    path = listed.get(version) if version is not None else None
     return path if path and files.is_saved_model(path) else None
 
 
