@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tftrt_tools.models.execution.run import Call, Names, Run
     from tftrt_tools.models.kinds.model import Model
 
-NO_DATA = "its inputs are random, and ranges are for real ones: give --data"
+NO_DATA = "its inputs are random, and say nothing about rounding: give --data with real rows"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

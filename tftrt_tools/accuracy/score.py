@@ -106,8 +106,7 @@ def _against(
     first = dict(reversed(list(zip(calls, reference, strict=True))))
     classes = [name for name, comparison in compared.items() if comparison.classes]
     target = truth.find(labels, first, kinds, classes, output, "--accuracy_output")
-    if target.kind not in metrics.METRICS[metric].labels:
-        raise refused(metric, target)
+    check(metric, target)
     result = truth.score(
         labels,
         target,
@@ -121,10 +120,13 @@ def _against(
     return result.values[metric]
 
 
-def refused(metric: str, target: truth.Target) -> errors.UsageError:
-    """The labels fit an output, and have not this metric. Args: target: the output."""
+def check(metric: str, target: truth.Target) -> None:
+    """Refuse a metric of labels that these have not. Args: target: the output that they fit. Raises: UsageError."""
+    known = metrics.METRICS[metric].labels
+    if not known or target.kind in known:
+        return
     own = [name for name, one in metrics.METRICS.items() if target.kind in one.labels]
-    return errors.UsageError(
+    raise errors.UsageError(
         f"--accuracy: {metric} does not apply to --labels, which are {target.kind} of {target.name}",
         f"they have {', '.join(own)}; without --labels {metric} compares with the original's answers",
     )

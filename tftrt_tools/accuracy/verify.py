@@ -14,6 +14,7 @@ from tftrt_tools.accuracy import (
     kinds,
     metrics,
     rounded_answers,
+    score,
     thresholds,
     truth,
     wrapped,
@@ -250,10 +251,13 @@ def verify(
         return _compared(first, second, rules, options, renamed)
 
 
-def check_labels(original: str | os.PathLike[str] | Source, options: Options, sizes: Sequence[int] = ()) -> None:
+def check_labels(
+    original: str | os.PathLike[str] | Source, options: Options, sizes: Sequence[int] = (), metric: str = ""
+) -> None:
     """Refuse labels that `verify` would refuse, before there is a converted model: the original answers the first call of the data.
 
-    Args: original, options: as of `verify`. sizes: rows of a call, largest first; () as without engines. Raises: UsageError, TftrtError.
+    Args: original, options: as of `verify`. sizes: rows of a call, largest first; () as without engines. metric: of a goal; labels that
+      cannot have it are refused, too. Raises: UsageError, TftrtError.
     """
     rules = judgement.Rules.of(options)
     with opening.opened(opening.check(original)) as (model,), scratch.folder("labels") as folder:
@@ -278,6 +282,8 @@ def check_labels(original: str | os.PathLike[str] | Source, options: Options, si
         )
         target = _target(labels, first, judged, options, rules)
         truth.check(labels, target, first[target.signature])
+        if metric:
+            score.check(metric, target)
 
 
 def _around(first: Model, second: Model, record: Wrapped, rules: judgement.Rules, options: Options) -> Verification:

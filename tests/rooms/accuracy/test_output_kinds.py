@@ -258,6 +258,9 @@ def test_a_regression_is_held_against_its_labels_and_without_them_against_the_or
     native, other = (score.score(goal, calls, before, answers, truth).value for answers in (before, after))
     assert (native, other) == pytest.approx((1.0, 3.0)) and not goal.kept(other, native) and goal.kept(1.5, native)
     assert score.score(goal, calls, before, after).value == pytest.approx(2.0)
+    with pytest.raises(errors.UsageError, match="top1 does not apply to --labels, which are .* of s/y") as refused:
+        score.score(goals.parse("top1:threshold=0.9"), calls, before, after, truth)
+    assert "rmse" in refused.value.mend and "without --labels" in refused.value.mend
     # No metric of labels: against the original, labels or not.
     assert score.score(goals.parse("cosine:threshold=0.9"), calls, before, after, truth).value > 0.9
 

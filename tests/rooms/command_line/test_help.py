@@ -113,6 +113,8 @@ def bash(tmp_path_factory):
         ("tftrt convert --prec", ["--precision="]),
         ("tftrt convert --backend=", ["tftrt", "tensorrt"]),
         ("tftrt convert --backend=te", ["tensorrt"]),
+        ("tftrt convert --precision=F", ["FP32", "FP16"]),
+        ("tftrt calibrate --calibration_method=m", ["mse", "max"]),
         ("tftrt export --backend=zzz", []),
         ("tftrt verify --noallow_c", ["--noallow_calibration_data", "--noallow_constant_outputs"]),
         ("tftrt nothing --", []),

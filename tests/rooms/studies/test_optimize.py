@@ -938,6 +938,7 @@ def test_ctrl_c_in_a_real_step_leaves_no_process_and_the_command_goes_on(tftrt, 
         ({}, ("--calibration_data=other_shape.npz",), 2, "has shape"),
         ({"--labels": "few.npy"}, (), 2, "--labels holds 3 int64 values for 400 rows"),
         ({"--labels": "half.npy"}, (), 2, "--labels: float64[400] fits no output"),
+        ({"--accuracy": "rmse:threshold=1"}, (), 2, "rmse does not apply to --labels, which are classes of"),
         ({"--labels": "complex.npy"}, (), 2, "--labels: complex128[400] fits no output"),
         ({"--labels": "eleven.npy"}, (), 2, "--labels: 10 is no class of serving_default/probabilities, which has 10"),
         (

@@ -91,7 +91,7 @@ def script(shell: str, commands: Mapping[str, str]) -> str:
         words: list[str] = []
         for one in map(defined.__getitem__, _help.shown(defined)):
             words += [f"--{one.name}", f"--no{one.name}"] if one.boolean else [f"--{one.name}="]
-            if few := _help.choices(one):
+            if few := _help.offered(one):
                 values.append(f'      "{name} --{one.name}") found="{" ".join(few)}" ;;')
         flags.append(f'        {name}) found="{" ".join(words)}" ;;')
     text = _SCRIPTS[shell].replace("VALUES", "\n".join(values)).replace("FLAGS", "\n".join(flags))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+from tftrt_tools.base import choices as choices_of
 from tftrt_tools.command_line.commands import _topics
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _INDENT, _WIDTH, _NAME = 30, 110, 26
 # absl says so of a flag that may be given several times; here it is said in one word.
 _REPEAT = re.compile(r";\s*repeat this option to specify a list of values$")
+# {flag: its usual values}. Capitals do not matter, and some commands take a list.
+_OFFERED = {
+    "precision": choices_of.PRECISIONS,
+    "calibration_method": ("auto", *choices_of.CALIBRATION_METHODS),
+    "server_image": ("local",),
+}
 _CHOICES = re.compile(r"^<([^<>]+)>: (?s:(.*))$")
 
 
@@ -62,8 +69,14 @@ def choices(flag: flags.Flag) -> tuple[str, ...]:
     """The values that it takes, where these are a few."""
     if flag.boolean:
         return ()
-    found = _CHOICES.match(flag.help)
-    return tuple(found[1].split("|")) if found else ()
+    if found := _CHOICES.match(flag.help):
+        return tuple(found[1].split("|"))
+    return ()
+
+
+def offered(flag: flags.Flag) -> tuple[str, ...]:
+    """The values that a shell may offer for it: its choices, or the usual ones where it takes a text."""
+    return choices(flag) or _OFFERED.get(flag.name, ())
 
 
 def text(name: str, command: ModuleType, values: flags.FlagValues) -> str:

@@ -70,6 +70,9 @@ def show_verify(values: flags.FlagValues, original: str, converted: str, *words:
     command = verify(values, original, converted, *words)
     if has_engines(manifest) and not calls.built_for(manifest) and fingerprint.gpu_here():
         command.append("--allow_builds")  # they are built in the calls
+    if not words and (manifest or {}).get("settings", {}).get("precision_mode") == "INT8":
+        _print(values, "next, with --data of your own", command)  # random inputs show nothing of INT8
+        return
     show_with_inputs(values, command, "" if words or calls.built_for(manifest) else open_input(converted))
 
 

@@ -215,7 +215,7 @@ def _check_inputs(asked: Asked, source: str, freeze: str, labels: bool) -> None:
         words += [f"--labels={asked.labels}", *asked.given(("label_column", "classes"))]
         words += [word.replace("--accuracy_output", "--label_output") for word in asked.given(("accuracy_output",))]
     try:
-        _check_labels(words, asked.model, freeze, ())
+        _check_labels(words, asked, freeze, ())
     except errors.UsageError as error:
         if source == asked.data:
             raise
@@ -229,14 +229,18 @@ def check_labels(known: Known) -> None:
 
     freeze = ";".join(word.partition("=")[2] for word in steps.graph_words(known) if word.startswith("--freeze="))
     sizes = calls.batch_sizes(call for listed in known.calls.values() for call in listed) if known.gpu else ()
-    _check_labels(steps.judging_words(known), known.asked.model, freeze, sizes)
+    _check_labels(steps.judging_words(known), known.asked, freeze, sizes)
 
 
-def _check_labels(words: Sequence[str], model: str, freeze: str, sizes: Sequence[int]) -> None:
+def _check_labels(words: Sequence[str], asked: Asked, freeze: str, sizes: Sequence[int]) -> None:
+    from tftrt_tools.accuracy import goal as goals
+
+    goal = goals.parse(asked.goal, where="--accuracy")
     values, _ = _flags.parse("verify", verify_command, words)
     assert values is not None
     try:
-        verify_command.check_labels(values, model, freeze, sizes)
+        metric = "" if goal.is_function or not values.labels else goal.metric
+        verify_command.check_labels(values, asked.model, freeze, sizes, metric)
     except errors.UsageError as error:
         raise errors.UsageError(error.cause, error.mend.replace("--label_output", "--accuracy_output")) from None
 

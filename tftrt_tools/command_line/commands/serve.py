@@ -25,7 +25,7 @@ from absl import flags
 
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _next, _output, _places, _source_flags
-from tftrt_tools.models.savedmodel import passport
+from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving import server_flags as server_flags
 
 if TYPE_CHECKING:
@@ -107,7 +107,11 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
             name, versions = serving.ready.models[0]
             command = ["smoke", serving.ready.grpc, f"--model_name={name}"]
             base_path = next(one.base_path for one in plan.models if one.name == name)
-            _next.show_with_inputs(values, command, _open_input(base_path, versions))
+            folder = _here(base_path, versions)
+            original = _next.original(folder) if folder else ""
+            if files.is_saved_model(original):  # others may need flags to be read
+                command.append(f"--original={original}")
+            _next.show_with_inputs(values, command, _open_input(folder) if folder else "")
 
     try:
         plan = serve.prepare(backend, wanted, values.host)
@@ -117,14 +121,16 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     return errors.EXIT_DONE
 
 
-def _open_input(base_path: str, versions: Sequence[int]) -> str:
-    """The input of a served version whose sizes nobody knows, "" for none; what is on another machine is not looked at."""
-    if "://" in base_path or not versions:
-        return ""
+def _here(base_path: str, versions: Sequence[int]) -> str:
+    """The folder of the first served version, "" for none and for another machine's."""
+    return os.path.join(base_path, str(versions[0])) if versions and "://" not in base_path else ""
+
+
+def _open_input(folder: str) -> str:
+    """The input of a served version whose sizes nobody knows, "" for none."""
     from tftrt_tools.models.inputs import calls
     from tftrt_tools.servers.serving.warmup import warmup_requests
 
-    folder = os.path.join(base_path, str(versions[0]))
     known = warmup_requests.path(folder).is_file() or calls.built_for(_next.document(folder, passport.MANIFEST))
     return "" if known else _next.open_input(folder)
 

@@ -296,14 +296,15 @@ def _options(values: flags.FlagValues, asked: Asked) -> Options:
     )
 
 
-def check_labels(values: flags.FlagValues, original: str, freeze: str, sizes: Sequence[int]) -> None:
+def check_labels(values: flags.FlagValues, original: str, freeze: str, sizes: Sequence[int], metric: str = "") -> None:
     """Refuse labels that a run with these flags would refuse. Args: freeze, sizes: what the converted model will have frozen, and the rows
-    of a call that its engines will take, largest first, () without engines. Raises: UsageError, TftrtError."""
+    of a call that its engines will take, largest first, () without engines. metric: of a goal that they have to have. Raises: UsageError,
+    TftrtError."""
     from tftrt_tools.accuracy import verify
 
     options = dataclasses.replace(_options(values, _data_flags.asked(values)), freeze=freeze)
     with progress.on_terminal():
-        verify.check_labels(_source_flags.read(values, original), options, sizes)
+        verify.check_labels(_source_flags.read(values, original), options, sizes, metric)
 
 
 def _print(done: Verification, json_path: str | None) -> None:

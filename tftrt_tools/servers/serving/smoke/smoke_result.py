@@ -101,13 +101,14 @@ class Smoke:
 
     @property
     def verdict(self) -> str:
-        """The verdict in words, with what it is about where engines were served and not seen to run."""
+        """The verdict in words, with what it is about where nothing was compared, or engines were served and not seen to run."""
         if not self.passed:
             return "FAILED"
+        about = "the answers" if self.original else "the form of the answers"
         if self.model is None or not self.model.precisions or self.engines.ran:
-            return "PASSED"
+            return "PASSED" if self.original else f"PASSED ({about})"
         seen = "no engine ran" if self.engines.answer == engine_evidence.NO else "not all engines were seen to run"
-        return f"PASSED (the answers; {seen})"
+        return f"PASSED ({about}; {seen})"
 
     # Not a Record: it is written by topic, with derived values.
     def to_dict(self) -> dict[str, Any]:
