@@ -156,6 +156,21 @@ def test_a_table_that_does_not_fit_is_refused_with_its_place(tmp_path, text, say
     refused(says, tmp_path / "t.csv", tmp_path, {"s": [IDS]})
 
 
+@pytest.mark.parametrize(
+    ("specs", "mend"),
+    [
+        ({"s": [IDS]}, "name its columns like the inputs"),
+        ({"s": [VECTOR]}, "a table for it has exactly 3 columns, in order, and this one has 4; leave the others out"),
+        ({"s": [IDS, VECTOR]}, "a single input; give the data as .npz, with an array for each input"),
+    ],
+)
+def test_a_table_that_cannot_feed_the_inputs_is_told_what_can(tmp_path, specs, mend):
+    (tmp_path / "t.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    with pytest.raises(errors.UsageError, match="has no column") as told:
+        rows_of(tmp_path / "t.csv", tmp_path, specs)
+    assert mend in told.value.mend
+
+
 def test_tfrecords_are_rows(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "d.tfrecord")) as writer:
         for number in range(3):

@@ -18,6 +18,10 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
+# Characters of a header in a message.
+_SHOWN = 200
+
+
 def source(request: requests.Request) -> Callable[[Tally], Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]]:
     """Each line is a row. A header that names inputs (INPUT or SIGNATURE/INPUT) says which column is which; other columns are skipped.
     Without one, the columns are the values of an only input, in order."""
@@ -57,9 +61,26 @@ def _columns(table: tables.Table, request: requests.Request) -> tuple[dict[str, 
             f"{table.path} lists pictures, and holds none", "give their folder to --data, and the table to --labels"
         )
     missing = next(name for name, number in named.items() if number is None)
+    shown = ", ".join(header)
     raise errors.UsageError(
-        f"{table.path} has no column {missing!r}; its first line is {', '.join(header)}"[:300],
-        f"{request.takes}: name its columns like the inputs, in the first line",
+        f"{table.path} has no column {missing!r}; its first line is {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}",
+        _mend(table, request),
+    )
+
+
+def _mend(table: tables.Table, request: requests.Request) -> str:
+    """What a table has to be for these inputs, of which it names not all."""
+    wide = next((spec for spec in request.specs if requests.row_size(spec) != 1), None)
+    if wide is None:
+        return f"{request.takes}: name its columns like the inputs, in the first line"
+    if len(request.specs) > 1:
+        return (
+            f"{request.takes}: a table gives inputs of one value a row, or a single input; give the data as .npz, with an array for "
+            "each input"
+        )
+    return (
+        f"{request.takes}: a table for it has exactly {requests.row_size(wide)} columns, in order, and this one has {table.width}; "
+        "leave the others out, or give the data as .npz"
     )
 
 
