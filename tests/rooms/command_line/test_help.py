@@ -50,6 +50,15 @@ def test_each_flag_stands_once_and_under_its_topic(command):
         assert name in groups[heading[:-1]]
 
 
+def test_an_unlisted_flag_works_and_no_help_has_it():
+    for name in _topics.UNLISTED:
+        (command,) = (one for one in cli.COMMANDS if name in _help.own(defined(one)))
+        assert name not in _help.shown(defined(command)) and name not in _topics.TOPIC
+        values, _ = _flags.parse(command, module(command), [f"--{name}=3"])
+        assert values[name].value == 3
+        assert f"--{name}" not in _help.text(command, module(command), values)
+
+
 def test_no_topic_has_a_flag_that_no_command_has():
     names = {name for command in cli.COMMANDS for name in _help.shown(defined(command))}
     assert set(_topics.TOPIC) <= names

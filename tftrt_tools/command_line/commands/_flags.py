@@ -63,7 +63,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         raise errors.UsageError(
             _refused(" ".join(str(error).split())), f"`tftrt {name} --help` lists the flags"
         ) from None
-    for flag in _help.shown(values):
+    for flag in _help.own(values):
         if isinstance(values[flag].value, float) and math.isnan(values[flag].value):
             raise errors.UsageError(f"--{flag}=nan is no number", f"`tftrt {name} --help` says what it takes")
     if values.help:
@@ -74,7 +74,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
     if not getattr(command, "CHECKS_ITS_PLACES", False):
         check_places(values, getattr(command, "OUTPUTS", ()))
     written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}
-    _check_unread(values, positional, sorted(written.intersection(_help.shown(values))))
+    _check_unread(values, positional, sorted(written.intersection(_help.own(values))))
     return values, positional
 
 
@@ -155,7 +155,7 @@ def require(
 def _check_unread(values: flags.FlagValues, positional: Sequence[str], written: Sequence[str]) -> None:
     """Refuse to write a result over a file that is an argument or the value of another flag. Raises: UsageError."""
     given = [*positional]
-    for flag in set(_help.shown(values)).difference(written):
+    for flag in set(_help.own(values)).difference(written):
         value = values[flag].value
         given += value if isinstance(value, list) else [value]
     there = [one for one in given if isinstance(one, str) and os.path.isfile(one)]

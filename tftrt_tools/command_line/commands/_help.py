@@ -33,9 +33,14 @@ def places(command: object) -> tuple[str, ...]:
     return found
 
 
-def shown(values: flags.FlagValues) -> list[str]:
-    """The names of the flags that a help lists: an older name of a flag is no flag of its own."""
+def own(values: flags.FlagValues) -> list[str]:
+    """The names of all flags: an older name of a flag is no flag of its own."""
     return [name for name in sorted(values) if values[name].name == name]
+
+
+def shown(values: flags.FlagValues) -> list[str]:
+    """The names of the flags that a help lists."""
+    return [name for name in own(values) if name not in _topics.UNLISTED]
 
 
 def form(flag: flags.Flag, by_place: Collection[str] = ()) -> str:

@@ -27,7 +27,7 @@ _LENGTH = 120
 
 def check_flags(values: flags.FlagValues, kind: Kind, model: str) -> None:
     """Refuse flags about a conversion. Raises: UsageError."""
-    for name in _help.shown(values):
+    for name in _help.own(values):
         if values[name].present and values[name].name not in _FLAGS:
             why, _ = kind.unconverted or ("", "")
             raise errors.UsageError(

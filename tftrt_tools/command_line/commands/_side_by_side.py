@@ -156,7 +156,7 @@ def result(values: flags.FlagValues, paths: Sequence[str]) -> SideBySide:
 
 def _check_flags(values: flags.FlagValues) -> None:
     allowed = {*_OWN, *_SHARED}
-    for name in _help.shown(values):
+    for name in _help.own(values):
         known = values[name].name in allowed or name.startswith("image_")
         if values[name].present and not known:
             raise errors.UsageError(

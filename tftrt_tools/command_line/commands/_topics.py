@@ -54,6 +54,9 @@ _OFTEN = {
     "history": "history_name fail_on_step plot",
 }
 
+# Flags that nobody sets better than their defaults. They go on working; helps and pages leave them out.
+UNLISTED = frozenset({"channels", "least_percent"})
+
 # {topic: its flags}, in the order of the help. A name has one topic in all commands.
 _TOPICS = {
     "Model": """tags saved_model_tags signature_keys inputs outputs custom_objects op_library allow_unsafe_deserialization native
@@ -78,7 +81,7 @@ _TOPICS = {
         allow_worse check fail_on fail_on_step check_files""",
     "Search": """max_trials max_minutes max_trial_minutes retry_failed measure measure_nodes nodes try try_causes least_percent
         resolution lowest_rate highest_rate tune_batching work_dir""",
-    "Measurement": """scenario concurrency duration_seconds warmup_seconds min_queries distribution schedule_file processes channels rounds
+    "Measurement": """scenario concurrency duration_seconds warmup_seconds min_queries distribution schedule_file processes rounds
         max_rounds max_seconds requests metrics must_decide min_effect in_process without_gpu callers traced_calls
         engines breakdown profile stored""",
     "Several GPUs and machines": "on gpu_types generators",
