@@ -79,7 +79,7 @@ _TOPICS = {
     "Goals": """goals slo rate speed_up_at_least p50_ms_at_most p99_ms_at_most throughput_at_least build_seconds_at_most
         engine_mib_at_most gpu_mib_at_most no_engine_fallback require require_engines require_no_errors allow_builds
         allow_worse check fail_on fail_on_step check_files""",
-    "Search": """max_trials max_minutes max_trial_minutes retry_failed measure measure_nodes nodes try try_causes least_percent
+    "Search": """max_trials max_minutes max_trial_minutes retry_failed measure measure_nodes nodes try try_causes
         resolution lowest_rate highest_rate tune_batching work_dir""",
     "Measurement": """scenario concurrency duration_seconds warmup_seconds min_queries distribution schedule_file processes rounds
         max_rounds max_seconds requests metrics must_decide min_effect in_process without_gpu callers traced_calls
