@@ -347,6 +347,13 @@ def test_swapped_arguments_are_noticed(tftrt, zoo_model, converted):
     assert_clear(tftrt("verify", zoo_model("digits_cnn")), 2, "usage: tftrt verify ORIGINAL CONVERTED")
 
 
+def test_a_keras_file_behind_its_converted_model_is_noticed(tftrt, converted, tmp_path):
+    (tmp_path / "m.keras").write_text("")
+    done = tftrt("verify", converted("digits_cnn"), tmp_path / "m.keras")
+    assert_clear(done, 2, "is the converted model, and")
+    assert f"`tftrt verify {tmp_path}/m.keras" in done.stderr
+
+
 def test_models_that_do_not_go_together(tftrt, zoo_model, converted):
     done = tftrt("verify", zoo_model("ranker"), converted("digits_cnn", "--precision=FP16"), "--nowrite")
     assert_clear(done, 3, "no signature takes the same inputs in both models")

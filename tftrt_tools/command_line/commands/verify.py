@@ -31,6 +31,7 @@ examples:
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -136,6 +137,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Verification | Te
     original, converted = _flags.arguments("verify", positional, ["ORIGINAL", "CONVERTED"])
     from tftrt_tools.accuracy import verify
 
+    _check_order(original, converted)
     asked = _data_flags.asked(values)
     if tensors := [name for name in values.tensors if name]:
         return _tensors.result(values, original, converted, tensors, asked)
@@ -146,6 +148,17 @@ def result(values: flags.FlagValues, positional: list[str]) -> Verification | Te
     options = _options(values, asked)
     with progress.on_terminal():
         return verify.verify(_source_flags.read(values, original), converted, options)
+
+
+def _check_order(original: str, converted: str) -> None:
+    """Refuse a converted model before a source, which is no converted model at all. Raises: UsageError."""
+    from tftrt_tools.studies import backends
+
+    if converted.endswith((".keras", ".h5", ".pb")) and backends.of_made(original):
+        raise errors.UsageError(
+            f"{original} is the converted model, and {converted} is none",
+            f"the original comes first: `{shlex.join(['tftrt', 'verify', converted, original])}`",
+        )
 
 
 def show(done: Verification | Tensors, values: flags.FlagValues) -> None:
