@@ -152,7 +152,7 @@ def test_flags_of_tf_trt_have_no_effect_on_a_plan(plan, tftrt, flag):
 def test_the_command_says_what_it_built(plan, tftrt, builds):
     done = tftrt("build", plan, "--shapes=x:16x4", "--max_build_minutes=1")
     assert done.returncode == 0 and "INT8 plan of" in done.stdout and f"written: {plan}" in done.stdout, done.stderr
-    assert "next: tftrt verify " in done.stdout
+    assert "next, with --data of your own: tftrt verify " in done.stdout
 
 
 @pytest.mark.parametrize(("opset", "says"), [(18, "the file has opset 18, and 16 is what `tftrt export "), (16, "")])
