@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from tftrt_tools.base import errors
+from tftrt_tools.command_line.commands import _help
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,8 +48,6 @@ _OF_ONE: Mapping[str, Mapping[str, str]] = {
     "smoke": {"requests": "repeats", "server_log": "log_file"},
     "versions": {"version_labels": "labels"},
 }
-
-
 # Old names of what was a flag beside the new one: a file of flags of before may have both, with two values.
 _TWO = {"export": ("calibration_ranges", "calibration_seed")}
 _MAY_BE = "Did you mean: "
@@ -56,14 +55,9 @@ _MAY_BE = "Did you mean: "
 
 def names(command: str, defined: flags.FlagValues) -> dict[str, str]:
     """{name before: name} of the flags of a command."""
-    known = {old: new for new, olds in _OF_ALL.items() if _has(defined, new) for old in olds}
+    known = {old: new for new in _help.own(defined) for old in _OF_ALL.get(new, ())}
     known |= {old: new for new, old in _OF_ONE.get(command, {}).items()}
     return {old: new for old, new in known.items() if old not in defined or defined[old] is defined[new]}
-
-
-def _has(defined: flags.FlagValues, name: str) -> bool:
-    """Whether a flag has this name now."""
-    return name in defined and bool(defined[name].name == name)
 
 
 def note(command: str, values: flags.FlagValues, argv: Sequence[str]) -> str:
