@@ -100,10 +100,10 @@ class UsageError(TftrtError):
 
 
 class Wrong:
-    """Collects what independent checks refuse, so that all of it can be told at once."""
+    """Collects what independent checks refuse, so that all of it can be told at once; what two of them refuse is told once."""
 
     def __init__(self) -> None:
-        self._found: list[UsageError] = []
+        self._by_cause: dict[str, UsageError] = {}
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
@@ -111,14 +111,15 @@ class Wrong:
         try:
             yield
         except UsageError as error:
-            self._found += error.parts or [error]
+            for one in error.parts or [error]:
+                self._by_cause.setdefault(one.cause, one)
 
     def passes(self, check: Callable[[], object]) -> bool:
         """Whether a check refuses nothing."""
-        before = len(self._found)
         with self.collected():
             check()
-        return len(self._found) == before
+            return True
+        return False
 
     def result(self, check: Callable[[], T], otherwise: T) -> T:
         """What a check returns; `otherwise` where it refuses something."""
@@ -128,13 +129,14 @@ class Wrong:
 
     def check(self) -> None:
         """Raise UsageError where something was refused: one alone as it is, several as one."""
-        if len(self._found) == 1:
-            raise self._found[0]
-        if self._found:
-            causes = "; ".join(f"({number}) {one.cause}" for number, one in enumerate(self._found, 1))
-            mends = "; ".join(f"({number}) {one.mend}" for number, one in enumerate(self._found, 1) if one.mend)
-            raised = UsageError(f"{len(self._found)} things are wrong: {causes}", mends)
-            raised.parts = self._found
+        found = list(self._by_cause.values())
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            causes = "; ".join(f"({number}) {one.cause}" for number, one in enumerate(found, 1))
+            mends = "; ".join(f"({number}) {one.mend}" for number, one in enumerate(found, 1) if one.mend)
+            raised = UsageError(f"{len(found)} things are wrong: {causes}", mends)
+            raised.parts = found
             raise raised
 
 

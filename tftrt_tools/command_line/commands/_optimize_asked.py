@@ -52,7 +52,7 @@ def asked(values: flags.FlagValues, model: str, outputs: Sequence[str]) -> Asked
     wrong = errors.Wrong()
     wrong.passes(lambda: _flags.check_places(values, outputs))
     wrong.passes(lambda: _fleet.read_local(values, "optimize"))
-    wrong.passes(lambda: _check_goal(values))
+    metric = wrong.result(lambda: _metric(_checked_goal(values)), "")
     wrong.passes(lambda: _check_sizes(values))
     given = Asked(
         model=model,
@@ -77,7 +77,7 @@ def asked(values: flags.FlagValues, model: str, outputs: Sequence[str]) -> Asked
     wrong.passes(lambda: _check_settings(given.given(known.GRAPH)))
     if wrong.passes(lambda: _check_work_dir(given)):
         wrong.passes(lambda: _check_output(given, values))
-    _check_rows(given, values, wrong)
+    _check_rows(given, values, metric, wrong)
     wrong.check()
     return given
 
@@ -122,9 +122,9 @@ def _check_sizes(values: flags.FlagValues) -> None:
 # ---- rows and labels, against the model
 
 
-def _check_rows(asked: Asked, values: flags.FlagValues, wrong: errors.Wrong) -> None:
+def _check_rows(asked: Asked, values: flags.FlagValues, metric: str, wrong: errors.Wrong) -> None:
     """Look for the rows and the labels, and hold what is there against what the model takes. A model that is no SavedModel has to be
-    exported first, so that its steps look at that."""
+    exported first, so that its steps look at that. Args: metric: as of _check_labels."""
     from tftrt_tools.models.inputs import find
 
     data = wrong.passes(lambda: find.find(values.data, "--data"))
@@ -139,9 +139,9 @@ def _check_rows(asked: Asked, values: flags.FlagValues, wrong: errors.Wrong) -> 
         return
     freeze = values.freeze or _of_training(seen)
     if data:
-        wrong.passes(lambda: _check_inputs(asked, asked.data, freeze, labels))
+        wrong.passes(lambda: _check_inputs(asked, asked.data, freeze, labels, metric))
     if calibration and asked.calibration_data:
-        wrong.passes(lambda: _check_inputs(asked, asked.calibration_data, freeze, labels=False))
+        wrong.passes(lambda: _check_inputs(asked, asked.calibration_data, freeze, False, metric))
 
 
 def _check_label_file(values: flags.FlagValues) -> None:
@@ -201,7 +201,7 @@ def _of_training(seen: Description) -> str:
     return ";".join(f"{name}:false" for name in sorted(names))
 
 
-def _check_inputs(asked: Asked, source: str, freeze: str, labels: bool) -> None:
+def _check_inputs(asked: Asked, source: str, freeze: str, labels: bool, metric: str) -> None:
     """Refuse rows, and labels, that no signature takes. Of files and records the first ones are read. Raises: UsageError."""
     from tftrt_tools.models.inputs import find
     from tftrt_tools.studies.optimizing import known
@@ -215,7 +215,7 @@ def _check_inputs(asked: Asked, source: str, freeze: str, labels: bool) -> None:
         words += [f"--labels={asked.labels}", *asked.given(("label_column", "classes"))]
         words += [word.replace("--accuracy_output", "--label_output") for word in asked.given(("accuracy_output",))]
     try:
-        _check_labels(words, asked, freeze, ())
+        _check_labels(words, asked.model, freeze, (), metric)
     except errors.UsageError as error:
         if source == asked.data:
             raise
@@ -224,23 +224,22 @@ def _check_inputs(asked: Asked, source: str, freeze: str, labels: bool) -> None:
 
 def check_labels(known: Known) -> None:
     """Refuse labels that `verify` would refuse once the model is made. Raises: UsageError."""
+    from tftrt_tools.accuracy import goal as goals
     from tftrt_tools.models.inputs import calls
     from tftrt_tools.studies.optimizing import steps
 
     freeze = ";".join(word.partition("=")[2] for word in steps.graph_words(known) if word.startswith("--freeze="))
     sizes = calls.batch_sizes(call for listed in known.calls.values() for call in listed) if known.gpu else ()
-    _check_labels(steps.judging_words(known), known.asked, freeze, sizes)
+    metric = _metric(goals.parse(known.asked.goal, where="--accuracy"))
+    _check_labels(steps.judging_words(known), known.asked.model, freeze, sizes, metric)
 
 
-def _check_labels(words: Sequence[str], asked: Asked, freeze: str, sizes: Sequence[int]) -> None:
-    from tftrt_tools.accuracy import goal as goals
-
-    goal = goals.parse(asked.goal, where="--accuracy")
+def _check_labels(words: Sequence[str], model: str, freeze: str, sizes: Sequence[int], metric: str) -> None:
+    """Args: metric: of the goal, which labels have to have; "" for the user's own. Raises: UsageError."""
     values, _ = _flags.parse("verify", verify_command, words)
     assert values is not None
     try:
-        metric = "" if goal.is_function or not values.labels else goal.metric
-        verify_command.check_labels(values, asked.model, freeze, sizes, metric)
+        verify_command.check_labels(values, model, freeze, sizes, metric)
     except errors.UsageError as error:
         raise errors.UsageError(error.cause, error.mend.replace("--label_output", "--accuracy_output")) from None
 
@@ -248,8 +247,12 @@ def _check_labels(words: Sequence[str], asked: Asked, freeze: str, sizes: Sequen
 # ---- the other flags
 
 
-def _check_goal(values: flags.FlagValues) -> None:
-    """Refuse a goal that no step could look at. Raises: UsageError."""
+def _metric(goal: Goal) -> str:
+    return "" if goal.is_function else goal.metric
+
+
+def _checked_goal(values: flags.FlagValues) -> Goal:
+    """The goal, if a step can look at it. Raises: UsageError."""
     import importlib.util
 
     from tftrt_tools.accuracy import goal as goals
@@ -278,6 +281,7 @@ def _check_goal(values: flags.FlagValues) -> None:
         )
     elif goal.kind == "percent-max-degradation" and not labels:
         goal.bound(metrics.METRICS[goal.metric].perfect)
+    return goal
 
 
 def repeated() -> tuple[str, ...]:
