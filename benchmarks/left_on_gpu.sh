@@ -5,7 +5,7 @@
 #   benchmarks/left_on_gpu.sh OUTPUT PLANS QDQ_DIR
 #
 # PLANS: a folder of `python -m benchmarks.plans_of_models --export` (or of its --unpack) with detector, basic_pitch, tcn, mtcnn_rnet, ppocr_v4_det and
-# ppocr_v4_rec. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3. PYTHON: the interpreter with TensorFlow 2.14, by default
+# ppocr_v4_rec. Where ppocr_v4_det.plain.fp16.onnx is there, too (exported with --rewrite=-hard_swish,-conv_scale), it is built beside them. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3. PYTHON: the interpreter with TensorFlow 2.14, by default
 # .venv/bin/python; PYTHON217: that with 2.17, whose tests begin once the file PYTHON217_READY is there (by default at once); none without it.
 # SECONDS_LEFT: of all, by default 1500. ALONE: the second at which the rounds begin, by default 1180, or earlier where all is built.
 # Steps that ended: OUTPUT/steps.txt.
@@ -44,7 +44,7 @@ signal() {  # signal NAME: to what the lanes have started, but for the rounds
 plan() {  # plan MODEL FILE PRECISION SHAPES SECOND ORIGINAL
   local place=$out/plans/$1-$3
   step "plan-$1-$3" "$5" "$python" -m tftrt_tools convert --backend=tensorrt --model="$files/$2" --output="$place" --precision="$3" \
-    --shapes="$4" && step "plan-$1-$3-verify" "$5" "$python" -m tftrt_tools verify "$files/$6" "$place" --data="$files/$1.rows.npz"
+    --shapes="$4" --log_file="$out/plan-$1-$3.trt.log" && step "plan-$1-$3-verify" "$5" "$python" -m tftrt_tools verify "$files/$6" "$place" --data="$files/${1%.plain}.rows.npz"
 }
 tftrt() {  # tftrt MODEL SHAPES
   local place=$out/plans/$1-TF-TRT
@@ -52,7 +52,10 @@ tftrt() {  # tftrt MODEL SHAPES
     step "tftrt-$1-verify" "$alone" "$python" -m tftrt_tools verify "$files/$1" "$place" --data="$files/$1.rows.npz"
 }
 detector=image:1x96x96x3,32x96x96x3 pitch=input_2:1x43844x1,8x43844x1 tcn=steps:1x500x16,16x500x16 rnet=image:1x24x24x3,32x24x24x3
-ppocr() { beside "$1"; plan "$1" "$1.fp16.onnx" FP16 "$2" "$end" "$1.fp32.onnx"; }
+ppocr() {  # ppocr MODEL SHAPES [FORM]
+  beside "$1${3:-}"
+  plan "$1${3:-}" "$1${3:-}.fp16.onnx" FP16 "$2" "$end" "$1.fp32.onnx"
+}
 plans() { beside plans; plan detector detector.fp16.onnx FP16 $detector "$alone" detector; plan tcn tcn.fp16.onnx FP16 $tcn "$alone" tcn; }
 small() {
   beside small
@@ -69,14 +72,15 @@ tests() {  # tests NAME PYTHON WORKERS FILE…: in the order that is given
 }
 tests214() {
   beside tests214
-  tests tests214 "$python" 3 tests/gpu/test_gpu_prepared.py::test_layer_normalizations_of_keras_2_run_in_an_engine tests/gpu/test_gpu_{fleet,diagnose,triton,detector}.py
+  tests tests214 "$python" 4 tests/gpu/test_gpu_prepared.py::test_layer_normalizations_of_keras_2_run_in_an_engine \
+    tests/gpu/test_gpu_{fleet,diagnose,triton,detector,tune,plans,plan_rewrites,plan_features,plan_profile}.py
 }
 tests217() {
   [ -n "$python217" ] || return
   beside tests217
   until [ -z "${PYTHON217_READY:-}" ] || [ -e "$PYTHON217_READY" ] || [ "$SECONDS" -gt 420 ]; do sleep 1; done
   export TFTRT_ALLOW_TENSORRT=8.6.0
-  tests tests217 "$python217" 7 tests/gpu/test_gpu_{int8,engines,names,tensors,prepared,detector,breakdown,tune,regress,smoke,publish,profile,served_resnet,diagnose,build_repeat,layers,refused}.py \
+  tests tests217 "$python217" 6 tests/gpu/test_gpu_{int8,engines,names,tensors,prepared,detector,breakdown,tune,regress,smoke,publish,profile,served_resnet,diagnose,build_repeat,layers,refused}.py \
     tests/gpu/test_gpu.py tests/gpu/test_gpu_{foreign,triton,fleet}.py
 }
 rounds() {
@@ -106,6 +110,7 @@ mps=$(mktemp -d)
 CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps nvidia-cuda-mps-control -d || echo "no MPS here: this will take long" >&2
 ppocr ppocr_v4_det x:1x3x320x320 &
 ppocr ppocr_v4_rec x:1x3x48x320 &
+[ ! -e "$files/ppocr_v4_det.plain.fp16.onnx" ] || ppocr ppocr_v4_det x:1x3x320x320 .plain &
 for one in plans small converted converted2; do (
   "$one"
   echo "$one" >> "$out/built.txt"

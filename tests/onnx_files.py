@@ -138,6 +138,44 @@ def wide(path):
     )
 
 
+def mobile(path, blocks=4):
+    """A picture x of 16 x 16, and convolutions, each with a learned scale and shift behind it, a hard swish made of four ops, and a scale."""
+    rng, channels = np.random.default_rng(0), 8
+    constants = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6)}
+    nodes, x = [], "x"
+    for block in range(blocks):
+        rows = 3 if block == 0 else channels
+        constants[f"w{block}"] = (rng.standard_normal((channels, rows, 3, 3)) / np.sqrt(4 * rows)).astype(np.float32)
+        constants[f"scale{block}"] = np.float32([1.5])
+        constants[f"shift{block}"] = np.float32([0.25])
+        constants[f"last{block}"] = np.float32([0.75])
+        steps = [
+            ("Conv", [x, f"w{block}"], {"pads": [1, 1, 1, 1]}),
+            ("Mul", [f"scale{block}", "{0}"], {}),
+            ("Add", ["{1}", f"shift{block}"], {}),
+            ("Add", ["{2}", "three"], {}),
+            ("Clip", ["{3}", "zero", "six"], {}),
+            ("Mul", ["{2}", "{4}"], {}),
+            ("Div", ["{5}", "six"], {}),
+            ("Mul", ["{6}", f"last{block}"], {}),
+        ]
+        made = [f"b{block}/{op}{number}" for number, (op, _, _) in enumerate(steps)]
+        for number, (op, inputs, given) in enumerate(steps):
+            named = [one.format(*made) for one in inputs]
+            nodes.append(helper.make_node(op, named, [made[number]], name=made[number], **given))
+        x = made[-1]
+    nodes.append(helper.make_node("Identity", [x], ["y"], name="y"))
+    shape = ("batch", 3, 16, 16)
+    return write(
+        path,
+        nodes,
+        values(("x", "float32", shape)),
+        values(("y", "float32", ("batch", channels, 16, 16))),
+        constants,
+        14,
+    )
+
+
 def decided(path, rank=()):
     """x [rows, 4] times one of two constants, by sr."""
     constants = {

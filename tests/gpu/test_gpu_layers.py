@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests import stacks
 from tests.gpu_commands import build, convert
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.studies.profiling import engines_compare, plan
 
 # Layers and kernels are timed one after the other: who else computes on the GPU makes one of the two longer.
-pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.gpu, pytest.mark.gpu_alone, pytest.mark.timeout(900), stacks.needs_bindings]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Rewritten ONNX files, and those of others, as plans on a GPU: TensorRT takes them, and they answer as the model does. `make gpu-test`."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -76,6 +77,20 @@ def test_a_long_kernel_as_channels_answers_as_it_did(tmp_path):
     assert exported(source, tmp_path / "wide.onnx", "--rewrite=+wide_conv")["wide_conv"] == 1
     build(tmp_path / "wide.onnx", tmp_path / "plan", "--precision=FP16", shapes)
     code, said, stderr = verify(source, tmp_path / "plan")
+    assert code == 0 and said["passed"], stderr
+
+
+@pytest.mark.parametrize("form", ["rewritten", "plain"])
+def test_hard_swishes_and_learned_scales_answer_as_they_did(form, tmp_path):
+    source, shapes = onnx_files.mobile(tmp_path / "m.onnx"), "--shapes=x:1x3x16x16,8x3x16x16"
+    flag = ["--rewrite=-hard_swish,-conv_scale"] if form == "plain" else []
+    made = exported(source, tmp_path / "file.onnx", *flag)
+    assert [made.get(one, 0) for one in ("hard_swish", "conv_scale")] == ([4, 4] if form == "rewritten" else [0, 0])
+    began = time.monotonic()
+    build(tmp_path / "file.onnx", tmp_path / "plan", "--precision=FP16", shapes)
+    seconds = time.monotonic() - began
+    code, said, stderr = verify(source, tmp_path / "plan")
+    report(test="plan, rewrites", model="four hard swishes", graph=form, build_seconds=seconds, passed=said["passed"])
     assert code == 0 and said["passed"], stderr
 
 

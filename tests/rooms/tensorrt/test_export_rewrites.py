@@ -1041,7 +1041,7 @@ def test_which_rewrites_are_made():
         (
             ["--rewrite=gelo"],
             "--rewrite: no rewrite 'gelo'",
-            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, pad_pool, loop_count, reverse_sequence, nms_limit, shape_part, instance_norm, defaults, wide_conv; or none",
+            "there are: nms, einsum, dilations, nearest, reverse, layer_norm, gelu, attention, fold, dead_ends, simplify, hard_swish, conv_scale, pad_pool, loop_count, reverse_sequence, nms_limit, shape_part, instance_norm, defaults, wide_conv; or none",
         ),
         (["--rewrite=gelu,-fold"], "--rewrite=gelu,-fold mixes", "those to leave out (-NAME) or to add (+NAME)"),
         (["--rewrite=none,fold"], "mixes", "none"),

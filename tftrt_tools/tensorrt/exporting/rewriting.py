@@ -58,6 +58,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "fold": Rewrite(title="what only constants decide, computed beforehand"),
     "dead_ends": Rewrite(title="nodes that do nothing, left out"),
     "simplify": Rewrite(title="neighbours that are one op, and equal nodes, merged"),
+    "hard_swish": Rewrite(title="a hard swish or a hard sigmoid made of other ops: one op", default=("8.5",), opset=14),
+    # Behind it: its division by 6 would be a scale in front of the next convolution.
+    "conv_scale": Rewrite(title="a constant scale or shift around a convolution: in its weights", default=("8.5",)),
     "pad_pool": Rewrite(title="zeros around the input of a pooling: the pooling's own padding"),
     "loop_count": Rewrite(title="a Loop that counts up to a limit: one that says how often it runs"),
     "reverse_sequence": Rewrite(

@@ -18,8 +18,9 @@ _NEW = "\0"
 class Writer:
     """Writes nodes that stand in the place of one node. nodes: those written, in their order; constants: those that they read."""
 
-    def __init__(self, place: onnx.NodeProto) -> None:
-        self._place = place
+    def __init__(self, place: onnx.NodeProto, named: onnx.NodeProto | None = None) -> None:
+        """Args: named: the node, which goes, whose name the written one gets; by default that of the place."""
+        self._place, self._name = place, name_of(named if named is not None else place)
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
@@ -40,19 +41,13 @@ class Writer:
     ) -> str:
         """A node's output.
 
-        Args: name: what it computes, in a word. last: it gives the tensor that the replaced node gave. named: it has the replaced node's
-          name, by which people choose its precision; by default the last one has it.
+        Args: name: what it computes, in a word. last: it gives the tensor that the replaced node gave. named: it has the name of the node
+          that goes, by which people choose its precision; by default the last one has it.
         """
         output = self._place.output[0] if last else f"{_NEW}{self._place.output[0]}/{name}"
         mine = last if named is None else named
         self.nodes.append(
-            helper.make_node(
-                op,
-                inputs,
-                [output],
-                name=name_of(self._place) if mine else f"{name_of(self._place)}/{name}",
-                **attributes,
-            )
+            helper.make_node(op, inputs, [output], name=self._name if mine else f"{self._name}/{name}", **attributes)
         )
         return str(output)
 
@@ -65,7 +60,7 @@ class Writer:
         for node in self.nodes:
             node.input[:] = [given.get(name, name) for name in node.input]
             node.output[:] = [given.get(name, name) for name in node.output]
-            if node.name != name_of(self._place):
+            if node.name != self._name:
                 node.name = free(node.name, nodes)
 
 

@@ -8,8 +8,10 @@ import onnx
 
 from tftrt_tools.tensorrt.exporting.job.rewrites import (
     attention,
+    conv_scale,
     defaults,
     gelu,
+    hard_swish,
     instance_norm,
     layer_norm,
     loop_count,
@@ -29,6 +31,8 @@ IN_GRAPH: Mapping[str, Callable[[onnx.ModelProto, str], int]] = {
     "fold": slim.rewrite("constant_folding"),
     "dead_ends": slim.rewrite("dead_node_elimination"),
     "simplify": slim.rewrite("graph_fusion", "subexpression_elimination", "weight_tying"),
+    "hard_swish": hard_swish.rewrite,
+    "conv_scale": conv_scale.rewrite,
     "pad_pool": pad_pool.rewrite,
     "loop_count": loop_count.rewrite,
     "reverse_sequence": reverse_sequence.rewrite,
