@@ -8,6 +8,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -74,7 +75,7 @@ def kept(packed: Packed, folder: str | os.PathLike[str] | None = None) -> Packed
     """Fetch what is packed to this machine's disk, into a file without a name: it goes with the handle, and with the process however that
     ends. Args: folder: a folder on the file system to keep it on; by default that of temporary files. Returns: a handle on it. Raises:
     Broken; OSError; what its pieces raise."""
-    file: BinaryIO = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - the handle holds it
+    file: BinaryIO = tempfile.TemporaryFile(dir=folder, prefix=".tftrt-", buffering=0)  # noqa: SIM115 - the handle holds it
     try:
         for piece in _checked(packed):
             _append(file, piece, folder or tempfile.gettempdir())
@@ -124,11 +125,11 @@ def _tar(top: pathlib.Path) -> Iterator[bytes]:
     """A tar of files and folders alone, without what differs from copy to copy; pipes and devices are left out."""
     size = 0
     for one in [top, *sorted(top.rglob("*"))]:
-        member = tarfile.TarInfo(str(one.relative_to(top)))
-        if one.is_dir():
+        member, facts = tarfile.TarInfo(str(one.relative_to(top))), one.stat()
+        if stat.S_ISDIR(facts.st_mode):
             member.type, member.mode = tarfile.DIRTYPE, 0o755
-        elif one.is_file():
-            member.size = one.stat().st_size
+        elif stat.S_ISREG(facts.st_mode):
+            member.size = facts.st_size
         else:
             continue
         for piece in _member(member, one):

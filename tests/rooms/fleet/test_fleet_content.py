@@ -94,6 +94,18 @@ def test_what_changed_on_the_way_leaves_nothing(tmp_path, change):
     assert not list((tmp_path / "stage").iterdir())
 
 
+def test_links_arrive_as_what_they_lead_to_and_one_that_leads_nowhere_is_told(tmp_path):
+    (folder(tmp_path / "model") / "link").symlink_to("a.pb")
+    os.link(tmp_path / "model" / "a.pb", tmp_path / "model" / "same")
+    os.mkfifo(tmp_path / "model" / "pipe")
+    there = content.unpack(content.pack(tmp_path / "model"), tmp_path / "there")
+    assert (there / "link").read_bytes() == (there / "same").read_bytes() == b"model"
+    assert not (there / "link").is_symlink() and not (there / "pipe").exists()
+    (tmp_path / "model" / "nowhere").symlink_to("nothing")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        content.pack(tmp_path / "model")
+
+
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "aa.a").write_bytes(b"x")
