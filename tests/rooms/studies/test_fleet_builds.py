@@ -105,6 +105,7 @@ def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says,
         (["--on=local", "--output=out", "--repeat=3"], "--repeat has no effect with --on"),
         (["--on=local", "--output=out", "--log_file=log"], "--log_file has no effect with --on"),
         (["--on=local", "--output=out", "--gpu_types=../T4"], "is no kind of GPU"),
+        (["--on=local", "--output=out", "--gpu_types=.before"], "is no kind of GPU"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, converted, tftrt):

@@ -290,10 +290,22 @@ def test_a_journal_that_cannot_be_read_is_told_and_overwrite_goes_on(text, fleet
     assert states(built(model, out)) == {"T4": "taken over"}
 
 
-def test_what_a_command_said_is_damaged(fleet, model, out):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda entry: entry["built"].pop("status"),
+        lambda entry: entry.update(built=None),
+        lambda entry: entry.update(built=[]),
+        lambda entry: entry.pop("digest"),
+        lambda entry: entry["origin"].update(request=[]),
+        lambda entry: entry["origin"]["request"].update(options=[]),
+        lambda entry: entry["origin"].update(stack={"tools": 3}),
+    ],
+)
+def test_an_entry_that_is_damaged_is_told(change, fleet, model, out):
     first(fleet, model, out, "T4")
     document = json.loads((out / journal.NAME).read_text())
-    del document["entries"]["T4"]["built"]["status"]
+    change(document["entries"]["T4"])
     (out / journal.NAME).write_text(json.dumps(document))
     with pytest.raises(errors.TftrtError, match="is damaged"):
         built(model, out)

@@ -28,7 +28,6 @@ from tftrt_tools.models.backends.protocol import Changes
 from tftrt_tools.models.savedmodel import files, passport, staging
 from tftrt_tools.studies.fleet_builds import journal
 
-# `publish` takes no name with a dot for a kind.
 BEFORE = ".before"
 
 
@@ -213,7 +212,8 @@ def _types(fleet: session.Fleet) -> tuple[str, ...]:
 
 def _checked(output: str, kind: str, overwrite: bool, model: str) -> pathlib.Path:
     """Where the model of a kind goes. A model that is there is looked at later. Raises: UsageError."""
-    if not kind or kind in (".", "..") or os.sep in kind:
+    # `publish` takes no name with a dot for a kind.
+    if not kind or kind.startswith(".") or os.sep in kind:
         raise errors.UsageError(f"{kind!r} is no kind of GPU", "give names such as T4 or L4")
     target = pathlib.Path(output, kind)
     return staging.check_target(target, overwrite or _is_model(target), [model])

@@ -23,6 +23,8 @@ from tftrt_tools.models.savedmodel import files, passport, staging
 # `publish` takes no name with a dot for a kind.
 NAME, _LOCK = ".tftrt-build.json", ".tftrt-build.lock"
 MEND = "add --overwrite to build all kinds anew"
+# What is read without a look at its type.
+_SHAPE = {str: {"origin!": {"request!": {"options!": dict}}, "built!": dict}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,6 +137,7 @@ def _read(path: pathlib.Path, anew: bool) -> Mapping[str, Entry]:
                     f"{path} was not written by this version of tftrt-tools, or by one before",
                     "upgrade tftrt-tools, or choose another --output",
                 )
+            documents.check(document["entries"], _SHAPE)
             return _Written.from_dict(document).entries
     except errors.TftrtError:
         if anew:
