@@ -75,6 +75,12 @@ def test_a_model_travels_in_chunks_and_back_and_they_are_freed(fleet, packed, mo
     assert put == [31]
 
 
+def test_a_model_is_freed_when_no_task_needs_it_any_more(fleet, packed):
+    tasks = [task("a", content=packed), task("b", wait=60)]
+    with contextlib.closing(running.run(fleet, tasks, stack.here(), chunk_bytes=CHUNK)) as outcomes, used(fleet):
+        assert next(outcomes).task.name == "a"
+
+
 def test_a_chunk_that_another_one_replaced_is_no_model(fleet, packed, monkeypatch, tmp_path):
     def damaged(ray, *args):
         digest, name, chunks = REAL_PUT(ray, *args)
