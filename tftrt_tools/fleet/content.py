@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
 import os
 import pathlib
 import shutil
@@ -171,8 +172,9 @@ def _untar(pieces: Iterator[bytes | bytearray], target: pathlib.Path, name: str)
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: pathlib.Path) -> None:
     source = archive.extractfile(member)
     assert source is not None
-    with source, open(path, "wb") as file:
-        shutil.copyfileobj(source, file, _PIECE_BYTES)
+    with source, open(path, "wb", buffering=0) as file:
+        while piece := source.read(_PIECE_BYTES):
+            _append(file, piece, path)
 
 
 class _Reader:
@@ -192,14 +194,14 @@ class _Reader:
         return found
 
 
-def _append(file: BinaryIO, piece: bytes | bytearray, folder: str | os.PathLike[str]) -> None:
+def _append(file: BinaryIO | io.FileIO, piece: bytes | bytearray, place: str | os.PathLike[str]) -> None:
+    """Write all of a piece. Raises: OSError that names `place`: the system names no file that is open, which may have no name."""
     left = memoryview(piece)
     try:
         while left:
             left = left[file.write(left) :]
     except OSError as error:
-        # A file without a name says nothing of the disk.
-        raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
+        raise OSError(error.errno, error.strerror, os.fspath(place)) from None
 
 
 def _read(file: BinaryIO) -> Iterator[bytes]:

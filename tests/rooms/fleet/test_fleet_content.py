@@ -1,9 +1,10 @@
 """What travels in a fleet, without Ray: it arrives as it was or not at all, and nobody holds more of it than a chunk."""
 
 import dataclasses
-import errno
 import os
 import pathlib
+import resource
+import signal
 import subprocess
 import tempfile
 import tracemalloc
@@ -145,21 +146,23 @@ def test_what_is_kept_has_no_name_and_can_be_read_again(tmp_path):
         assert (content.unpack(packed, tmp_path / name) / "a.pb").read_bytes() == b"model"
 
 
-def test_a_full_disk_names_the_folder_and_keeps_no_file(tmp_path, monkeypatch):
-    class Full:
-        closed = False
-
-        def write(self, data):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        def close(self):
-            self.closed = True
-
-    monkeypatch.setattr(content.tempfile, "TemporaryFile", lambda **_: full)
-    full = Full()
-    with pytest.raises(OSError, match="No space left on device") as raised:
-        content.kept(content.pack(folder(tmp_path / "model")), tmp_path)
-    assert raised.value.filename == str(tmp_path) and full.closed
+def test_a_disk_that_is_full_for_a_model_names_its_file_and_nothing_is_left(tmp_path):
+    """The limit of a file's size stands for it."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "w").write_bytes(b"x" * (3 * CHUNK))
+    packed = content.pack(tmp_path / "model")
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 * CHUNK, before[1]))
+        with pytest.raises(OSError, match="File too large") as raised:
+            content.unpack(packed, tmp_path / "there")
+        with pytest.raises(OSError, match="File too large") as without_name:
+            content.kept(packed, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert raised.value.filename == str(tmp_path / "there" / "w") and without_name.value.filename == str(tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.fixture
