@@ -13,8 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from tftrt_tools.base import errors
-from tftrt_tools.fleet import place, placing, session, stack, worker
-from tftrt_tools.fleet.content import Packed
+from tftrt_tools.fleet import content, place, placing, session, stack, store, worker
 from tftrt_tools.fleet.session import Fleet
 from tftrt_tools.fleet.task import Outcome, Row, Status, Task, Where
 
@@ -44,17 +43,20 @@ def run(
     changed: Callable[[Sequence[Row]], None] = lambda rows: None,
     place_seconds: float = place.SECONDS,
     goes_on: Callable[[Sequence[Row]], bool] = lambda rows: True,
+    folder: str | os.PathLike[str] | None = None,
+    chunk_bytes: int = content.CHUNK_BYTES,
 ) -> Generator[Outcome, None, None]:
     """Run tasks, of different names. Args: wanted: the stack that a worker has to have. changed: is told the lines of a live table, twice
     a second. place_seconds: how long a task may wait for a kind of machine that the fleet does not have. goes_on: is asked as often, with
-    the same lines; once it says no, what has not begun is left out.
+    the same lines; once it says no, what has not begun is left out. folder: on whose file system outputs wait, as of content.kept.
+    chunk_bytes: of what travels, in one object of Ray's.
 
     Yields: an Outcome for each task, as they end. If the block that reads them ends before, what runs is ended.
-    Raises: TftrtError where the fleet has gone.
+    Raises: TftrtError where the fleet has gone, or what travels changes; OSError where it cannot be read.
     """
     if len({task.name for task in tasks}) != len(tasks):
         raise ValueError("two tasks of one name")
-    work = _Run(fleet, wanted, changed, place_seconds if fleet.grows else 0.0, goes_on)
+    work = _Run(fleet, wanted, changed, place_seconds if fleet.grows else 0.0, goes_on, folder, chunk_bytes)
     try:
         yield from work.all(tasks)
     except (ConnectionError, fleet.ray.exceptions.RaySystemError) as error:
@@ -71,9 +73,12 @@ class _Run:
         changed: Callable[[Sequence[Row]], None],
         place_seconds: float,
         goes_on: Callable[[Sequence[Row]], bool],
+        folder: str | os.PathLike[str] | None,
+        chunk_bytes: int,
     ) -> None:
         self._fleet, self._ray, self._wanted = fleet, fleet.ray, wanted.to_dict()
         self._changed, self._place_seconds, self._goes_on = changed, place_seconds, goes_on
+        self._folder, self._chunk_bytes = folder, chunk_bytes
         # A worker is used again: the GPU is the child's, which has ended then.
         self._remote = self._ray.remote(max_calls=0)(worker.run)
         # Its machine may die, too. It then starts anew elsewhere and knows nothing; `_said` keeps what it has told.
@@ -84,7 +89,7 @@ class _Run:
         self._said: dict[str, dict[str, Any]] = {}
         # {try: when it was first heard of}.
         self._began: dict[str, float] = {}
-        self._sent: dict[str, Any] = {}
+        self._sent: dict[str, store.Sent] = {}
         # {machine: why it refuses}.
         self._refusals: dict[str, str] = {}
         self._nodes = fleet.nodes()
@@ -124,6 +129,7 @@ class _Run:
             "seconds": task.seconds,
             # Ray sets it to 1 for a task that takes no processor of its count.
             "env": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
+            "chunk_bytes": self._chunk_bytes,
         }
         options = placing.options(task, self._nodes, avoided) | {"max_retries": 0}
         ref = self._remote.options(**options).remote(facts, self._wanted, self._content(task.content), self._board)
@@ -134,13 +140,25 @@ class _Run:
         avoided = (*self._refusals, *one.died_on)
         return one.died_on if placing.fitting(one.task, self._nodes, avoided) else ()
 
-    def _content(self, packed: Packed | None) -> Any:
-        """The object of what travels, which is sent once."""
+    def _content(self, packed: content.Packed | None) -> store.Sent | None:
+        """What travels, which is sent once."""
         if packed is None:
             return None
         if packed.digest not in self._sent:
-            self._sent[packed.digest] = self._ray.put(dataclasses.astuple(packed))
+            try:
+                self._sent[packed.digest] = store.put(self._ray, packed, self._chunk_bytes)
+            except self._ray.exceptions.RaySystemError:
+                raise
+            except self._ray.exceptions.RayError as error:
+                why = f"{self._fleet.place.text()} does not take {packed.name}: {errors.first_line(str(error))}"
+                raise errors.TftrtError(why, "free memory or disk there") from error
         return self._sent[packed.digest]
+
+    def _forget(self, packed: content.Packed | None) -> None:
+        """Let Ray free what travels when no task needs it any more."""
+        needed = {one.task.content.digest for one in self._pending.values() if one.task.content}
+        if packed and packed.digest not in needed:
+            self._sent.pop(packed.digest, None)
 
     def _ended(self, ref: Any, one: _Try) -> Iterator[Outcome]:
         raised = self._ray.exceptions
@@ -161,14 +179,29 @@ class _Run:
         elif "died" in told or "trouble" in told:
             yield from self._died(one, where, (told.get("died") or told["trouble"])["cause"])
         elif "answer" in told:
-            output = Packed(*told["output"]) if told["output"] else None
-            answer = one.task.job.read_answer(told["answer"])
-            yield self._outcome(one, "done", where, answer=answer, output=output)
+            yield from self._answered(one, where, told)
         elif "error" in told:
             yield self._outcome(one, "failed", where, error=errors.from_dict(told["error"]))
         else:
             raise_text = told["bug"].strip().splitlines()[-1]
             yield self._outcome(one, "failed", where, error=errors.TftrtError(f"a bug: {raise_text}", told["bug"]))
+
+    def _answered(self, one: _Try, where: Where, told: dict[str, Any]) -> Iterator[Outcome]:
+        """Fetch what it made, while its worker is there."""
+        raised = self._ray.exceptions
+        output = None
+        try:
+            if told["output"]:
+                output = content.kept(store.taken(self._ray, told["output"]), self._folder)
+        except (ConnectionError, raised.RaySystemError):
+            raise
+        except (content.Broken, raised.RayError) as error:
+            yield from self._died(one, where, f"what it made got lost: {errors.first_line(str(error))}")
+            return
+        except OSError as error:
+            yield self._outcome(one, "failed", where, error=errors.from_os_error(error))
+            return
+        yield self._outcome(one, "done", where, answer=one.task.job.read_answer(told["answer"]), output=output)
 
     def _refused(self, one: _Try, where: Where) -> Iterator[Outcome]:
         if placing.fitting(one.task, self._nodes, self._refusals):
@@ -216,6 +249,7 @@ class _Run:
 
     def _outcome(self, one: _Try, status: Status, where: Where | None = None, **facts: Any) -> Outcome:
         where = where or self._where(one)
+        self._forget(one.task.content)
         found = Outcome(
             task=one.task, status=status, tries=one.number, where=where, seconds=self._seconds(one) or 0.0, **facts
         )

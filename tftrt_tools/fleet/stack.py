@@ -37,6 +37,16 @@ class Stack(records.Record):
         ]
         return "; ".join(told)
 
+    def unlike(self, now: Stack) -> str:
+        """In what this one is not `now`, in one line; "" where they are the same."""
+        pairs = ((title, getattr(self, name), getattr(now, name)) for name, title in _TITLES.items())
+        told = [
+            f"{title} {there or 'of any version'}, not {asked or 'of any'}"
+            for title, there, asked in pairs
+            if there != asked
+        ]
+        return "; ".join(told)
+
 
 def here(driver: bool = True) -> Stack:
     """The Stack of this machine, without loading any of it. Args: driver: whether to ask for NVIDIA's, in a child process."""

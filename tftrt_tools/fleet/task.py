@@ -78,8 +78,8 @@ class Post:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a task, once. answer: of the job. output: what it made. error: where it is not done. where: of the
-    last try, None where none began. seconds: of the last try."""
+    """What became of a task, once. answer: of the job. output: what it made, an open file of this process. error: where it is not done.
+    where: of the last try, None where none began. seconds: of the last try."""
 
     task: Task
     status: Status

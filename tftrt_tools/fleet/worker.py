@@ -3,7 +3,6 @@ worker of another version can still answer."""
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import pathlib
@@ -16,7 +15,7 @@ from typing import Any
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import scratch
 from tftrt_tools.base.process import child, jobs, progress
-from tftrt_tools.fleet import content, stack
+from tftrt_tools.fleet import content, stack, store
 from tftrt_tools.fleet.task import Given, Where
 
 # Seconds between two messages about a step.
@@ -38,11 +37,10 @@ class Board:
         return self._said
 
 
-def run(
-    asked: Mapping[str, Any], wanted: Mapping[str, Any], packed: tuple[str, str, bytes] | None, board: Any
-) -> dict[str, Any]:
-    """Do a task. Args: asked: "key" of the try, "target", "request", "gpus", "seconds", "env"; wanted: a Stack; packed: its content; board:
-    the actor. Returns: "where", and one of "refused" (a line), "answer" (with "output"), "error", "trouble" of this machine, "died"."""
+def run(asked: Mapping[str, Any], wanted: Mapping[str, Any], sent: store.Sent | None, board: Any) -> dict[str, Any]:
+    """Do a task. Args: asked: "key" of the try, "target", "request", "gpus", "seconds", "env", "chunk_bytes" of what it sends; wanted: a
+    Stack; sent: its content; board: the actor. Returns: "where", and one of "refused" (a line), "answer" (with "output", as Sent),
+    "error", "trouble" of this machine, "died"."""
     import ray
 
     node = ray.get_runtime_context().get_node_id()
@@ -55,25 +53,29 @@ def run(
     # Ray leaves a task without GPUs all of them.
     env = {"CUDA_VISIBLE_DEVICES": visible, **asked["env"]}
     with progress.listening(_Teller(board, asked["key"])):
-        done = _done(asked, packed, env)
+        done = _done(asked, sent, env)
     return {"where": where, **done}
 
 
-def _done(asked: Mapping[str, Any], packed: tuple[str, str, bytes] | None, env: Mapping[str, Any]) -> dict[str, Any]:
+def _done(asked: Mapping[str, Any], sent: store.Sent | None, env: Mapping[str, Any]) -> dict[str, Any]:
+    import ray
+
     try:
         with scratch.folder("fleet") as folder:
             output, path = pathlib.Path(folder, "output"), ""
-            if packed:
-                name = packed[1]
-                path = str(content.unpack(content.Packed(*packed), pathlib.Path(folder, "content", name)))
+            if sent:
+                packed = store.taken(ray, sent)
+                path = str(content.unpack(packed, pathlib.Path(folder, "content", packed.name)))
             given = Given(request=asked["request"], content=path, output=str(output))
             answer = jobs.named(asked["target"]).run(given, env, timeout=asked["seconds"]).result
-            made = dataclasses.astuple(content.pack(output)) if output.exists() else None
+            made = store.put(ray, content.pack(output), asked["chunk_bytes"]) if output.exists() else None
             return {"answer": records.plain(answer), "output": made}
     except child.ChildDied as died:
         # What was killed from outside is this machine's trouble; what native code did to itself, it would do anywhere.
         what = "died" if died.signal_name == "SIGKILL" and not asked["seconds"] else "error"
         return {what: died.to_dict()}
+    except (content.Broken, ray.exceptions.RayError) as error:
+        return {"trouble": errors.TftrtError(f"what travels got lost: {errors.first_line(str(error))}").to_dict()}
     except errors.TftrtError as error:
         full = os.strerror(errno.ENOSPC) in error.cause
         return {"trouble" if full else "error": error.to_dict()}

@@ -12,7 +12,7 @@ import pytest
 from tests import fleet_jobs, fleets
 from tests.fleets import run, task
 from tftrt_tools.base import errors
-from tftrt_tools.fleet import content, holding, session, stack
+from tftrt_tools.fleet import content, holding, running, session, stack, store
 from tftrt_tools.fleet.place import parse
 
 pytestmark = [
@@ -41,6 +41,30 @@ def test_a_machine_that_goes_in_a_task_is_another_machines_turn(tmp_path):
         assert all(one.status == "done" for one in found.values())
         assert sorted(one.tries for one in found.values()) == [1, 2]
         assert victim.node_id not in {one.where.node for one in found.values()}
+
+
+def test_a_machine_that_goes_while_it_sends_is_another_machines_turn(monkeypatch, tmp_path):
+    taken = store.taken
+    with fleets.cluster(T4, T4) as (cluster, address, nodes), session.opened(parse(address)) as fleet:
+        rows, gone = [], []
+
+        def going(ray, sent):
+            packed = taken(ray, sent)
+
+            def pieces():
+                for piece in packed.pieces():
+                    yield piece
+                    if not gone:
+                        (where,) = {row.where.node for table in rows for row in table if row.where}
+                        gone.append(next(one for one in nodes if one.node_id == where))
+                        cluster.remove_node(gone[0], allow_graceful=False)
+
+            return content.Packed(packed.digest, packed.name, pieces)
+
+        monkeypatch.setattr(running.store, "taken", going)
+        one = run(fleet, task("a", "T4", make=20_000_000, wait=2), changed=rows.append, chunk_bytes=100_000)["a"]
+        assert (one.status, one.tries) == ("done", 2) and one.where.node != gone[0].node_id
+        assert (content.unpack(one.output, tmp_path / "out") / "made.bin").stat().st_size == 20_000_000
 
 
 def test_a_machine_that_goes_loses_the_process_that_is_held_there_and_no_other():

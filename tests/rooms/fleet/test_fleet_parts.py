@@ -1,4 +1,4 @@
-"""A fleet's parts that need no Ray: places, stacks, what travels, who can take a task."""
+"""A fleet's parts that need no Ray: places, stacks, who can take a task."""
 
 import dataclasses
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.fleets import task
 from tftrt_tools.base import errors
-from tftrt_tools.fleet import content, place, placing, session
+from tftrt_tools.fleet import place, placing, session
 from tftrt_tools.fleet.stack import Stack
 
 
@@ -38,36 +38,6 @@ def test_a_worker_refuses_what_asks_for_another_stack_in_one_line():
 
 def test_what_the_asking_machine_lacks_is_not_asked_for():
     assert not Stack(tools="1").refusal(Stack(tools="1", driver="550.2", tensorrt="8.5.3.1"))
-
-
-def folder(path):
-    (path / "sub" / "empty").mkdir(parents=True)
-    (path / "a.pb").write_bytes(b"model")
-    (path / "sub" / "b").write_bytes(b"\0" * 70000)
-    return path
-
-
-def test_a_folder_arrives_as_it_was_under_any_name(tmp_path):
-    packed = content.pack(folder(tmp_path / "model"))
-    there = content.unpack(packed, tmp_path / "elsewhere" / "copy")
-    assert sorted(str(one.relative_to(there)) for one in there.rglob("*")) == ["a.pb", "sub", "sub/b", "sub/empty"]
-    assert (there / "sub" / "b").read_bytes() == b"\0" * 70000
-    assert content.pack(there).digest == packed.digest
-
-
-def test_a_file_arrives_with_its_suffix(tmp_path):
-    (tmp_path / "model.onnx").write_bytes(b"onnx")
-    packed = content.pack(tmp_path / "model.onnx")
-    assert packed.name == "model.onnx"
-    assert content.unpack(packed, tmp_path / "there" / packed.name).read_bytes() == b"onnx"
-
-
-def test_what_changed_on_the_way_is_not_unpacked(tmp_path):
-    packed = content.pack(folder(tmp_path / "model"))
-    broken = dataclasses.replace(packed, data=packed.data[:-1] + b"x")
-    with pytest.raises(errors.TftrtError, match="did not arrive whole"):
-        content.unpack(broken, tmp_path / "there")
-    assert not (tmp_path / "there").exists()
 
 
 NODES = {

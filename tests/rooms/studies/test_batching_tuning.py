@@ -11,13 +11,14 @@ import sys
 
 import numpy as np
 import pytest
+from absl import flags
 
 from tests.conftest import ROOT
 from tests.pages import quoted, unprinted
 from tftrt_tools.base import errors
 from tftrt_tools.base.stack import fingerprint
 from tftrt_tools.base.wire import config_messages
-from tftrt_tools.command_line.commands import _batching, _flags
+from tftrt_tools.command_line.commands import _batching, _flags, _older
 from tftrt_tools.command_line.commands import bench as command
 from tftrt_tools.command_line.report import batching_plot
 from tftrt_tools.servers.load import run_record
@@ -197,6 +198,22 @@ def test_a_journal_of_something_else_is_refused(tmp_path, other, text):
         journal.Journal(tmp_path, OF | other)
     assert "--work_dir" in raised.value.mend
     assert journal.Journal(tmp_path, OF).get(None, None) == KEPT
+
+
+def test_a_journal_that_was_begun_with_names_of_before_goes_on(tmp_path):
+    named = {"launch": "binary", "server_image": "i", "timeout_seconds": 5.0, "seed": 1}
+    before = {"backend": "binary", "image": "i", "timeout": 5.0, "seed": 1}
+    defined = flags.FlagValues()
+    command.define(defined)
+    renamed = _older.names("bench", defined)
+    journal.Journal(tmp_path, OF | {"flags": before}).put(KEPT)
+    with pytest.raises(errors.UsageError, match=r"trials of other flags \(--server_image, --timeout_seconds\)"):
+        journal.Journal(tmp_path, OF | {"flags": named | {"server_image": "j", "timeout_seconds": 6.0}}, renamed)
+    with pytest.raises(errors.UsageError, match=r"trials of other flags \(--launch\)"):
+        journal.Journal(tmp_path, OF | {"flags": named | {"launch": "local"}}, renamed)
+    assert journal.Journal(tmp_path, OF | {"flags": named}, renamed).get(None, None) == KEPT
+    # It has the new names from now on.
+    assert journal.Journal(tmp_path, OF | {"flags": named}).get(None, None) == KEPT
 
 
 def test_a_journal_without_trials_belongs_to_nobody(tmp_path):
@@ -515,7 +532,7 @@ def with_any_verdict(said):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a busy machine takes its time
 def test_an_interrupted_search_goes_on_to_its_files(slow_calls, tftrt, tmp_path, two_cores, monkeypatch):
-    arguments = ["bench", f"--tune_batching={slow_calls}", *QUICK]
+    arguments = ["bench", f"--tune_batching={slow_calls}", "--launch=local", *QUICK]
     first = subprocess.Popen(
         [sys.executable, "-m", "tftrt_tools", *arguments],
         cwd=tmp_path,
@@ -534,7 +551,11 @@ def test_an_interrupted_search_goes_on_to_its_files(slow_calls, tftrt, tmp_path,
         and "the finished trials are in batching-slow; the same command goes on from there" in said
     )
     assert "Traceback" not in said
-    kept = (tmp_path / "batching-slow/journal.jsonl").read_text().splitlines()[1]
+    path = tmp_path / "batching-slow/journal.jsonl"
+    kept = path.read_text().splitlines()[1]
+    # As a version wrote it that had other names.
+    assert path.read_text().count('"launch"') == 1
+    path.write_text(path.read_text().replace('"launch"', '"backend"'))
     monkeypatch.setattr(turns, "ROUNDS", ROUNDS)
     monkeypatch.setattr(turns, "LOOKS", LOOKS)
     done = tftrt(*arguments, cwd=tmp_path)

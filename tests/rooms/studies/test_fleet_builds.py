@@ -1,31 +1,28 @@
 """`tftrt build --on`: the model travels to each kind of GPU, and comes back whole. On machines whose GPUs are counted and are none, what is
 built is a model without engines."""
 
-import contextlib
 import dataclasses
 import importlib.util
 import json
 import shutil
 import subprocess
 import sys
-import types
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 
-from tests import fleets
+from tests import fleet_results, fleets
 from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tests.fleet_results import kind, result
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _output, build
-from tftrt_tools.fleet import content
 from tftrt_tools.fleet.place import parse
 from tftrt_tools.fleet.task import Outcome
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving.publishing import several
-from tftrt_tools.studies.fleet_builds import building, junit
+from tftrt_tools.studies.fleet_builds import building, journal, junit
 from tftrt_tools.studies.fleet_builds.building import Asked, Built, FleetBuild
 
 needs_ray = pytest.mark.skipif(
@@ -50,13 +47,18 @@ def test_each_kind_gets_a_whole_model_and_a_wrong_one_takes_nothing_from_them(co
             ("RTX4090", "done", True),
         ]
         assert not done.complete and done.kinds[1].mend == "there are: RTX4090, T4"
-        assert sorted(path.name for path in out.iterdir()) == ["RTX4090", "T4"]
-        for one in out.iterdir():
+        assert sorted(path.name for path in out.iterdir()) == [journal.NAME, "RTX4090", "T4"]
+        for one in (out / "RTX4090", out / "T4"):
             files.check(one)
             assert passport.read(one, passport.MANIFEST)["build"]["model_digest"] == files.digest(model)
         assert FleetBuild.from_dict(json.loads(done.to_json())).to_dict() == done.to_dict()
         jsonschema.validate(json.loads(done.to_json()), json.loads(FLEET_BUILD.read_text()))
-        # Without names: all kinds that the fleet has. What is there is not replaced.
+        # Without names: all kinds that the fleet has. What is there of the same is taken over, and nothing else is replaced.
+        taken = building.everywhere(str(model), str(out), STRIPPED, parse(address))
+        assert [(one.gpu_type, one.taken_over, one.where) for one in taken.kinds] == [
+            (one.gpu_type, True, one.where) for one in (done.kinds[2], done.kinds[0])
+        ]
+        (out / "T4" / "saved_model.pb").write_bytes(b"other")
         with pytest.raises(errors.UsageError, match="exists"):
             building.everywhere(str(model), str(out), STRIPPED, parse(address))
         again = building.everywhere(str(model), str(out), STRIPPED, parse(address), overwrite=True)
@@ -103,6 +105,7 @@ def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says,
         (["--on=local", "--output=out", "--repeat=3"], "--repeat has no effect with --on"),
         (["--on=local", "--output=out", "--log_file=log"], "--log_file has no effect with --on"),
         (["--on=local", "--output=out", "--gpu_types=../T4"], "is no kind of GPU"),
+        (["--on=local", "--output=out", "--gpu_types=.before"], "is no kind of GPU"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, converted, tftrt):
@@ -112,24 +115,7 @@ def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, co
 
 @pytest.fixture
 def fleet(monkeypatch):
-    """A fleet that is none. Returns: {kind: its model, "" where it fails}, to be filled."""
-    models = {}
-
-    @contextlib.contextmanager
-    def opened(place):
-        yield types.SimpleNamespace(nodes=dict)
-
-    def run(fleet, tasks, *_):
-        for one in tasks:
-            if models[one.name]:
-                said = Built(complete=True, text=(), made={})
-                yield Outcome(task=one, status="done", tries=1, answer=said, output=content.pack(models[one.name]))
-            else:
-                yield Outcome(task=one, status="failed", tries=1, error=errors.TftrtError("no memory", "free some"))
-
-    monkeypatch.setattr(building.session, "opened", opened)
-    monkeypatch.setattr(building.running, "run", run)
-    return models
+    return fleet_results.counted(monkeypatch).models
 
 
 def built(model, out, *kinds, overwrite=True):
@@ -169,7 +155,7 @@ def test_a_model_that_cannot_be_moved_away_is_named(converted, fleet, tmp_path):
 def test_what_appears_meanwhile_is_not_moved_without_overwrite(converted, fleet, monkeypatch, tmp_path):
     model, out = converted("digits_cnn", "--precision=FP16"), tmp_path / "out"
 
-    def run(fleet, tasks, *_):
+    def run(fleet, tasks, *_, **__):
         shutil.copytree(model, out / "T4")
         yield Outcome(task=tasks[0], status="failed", tries=1, error=errors.TftrtError("no memory", "free some"))
 

@@ -1251,3 +1251,14 @@ def test_damaged_calls_of_a_work_folder_are_one_line(text, tmp_path):
     (tmp_path / "calls.json").write_text(text)
     with pytest.raises(errors.TftrtError, match="is damaged"):
         tune._kept_calls(tmp_path / "calls.json")
+
+
+def test_a_trial_is_known_by_names_that_renamed_flags_do_not_change():
+    """A work folder that was begun with --precision_mode and --calibration_ranges goes on."""
+    kept = {"precision_mode": "INT8", "calibration_method": "entropy", "signature_keys": ["serve"]}
+    assert (
+        kept.items()
+        <= Settings(precision_mode="INT8", calibration_method="entropy", signature_keys=("serve",)).to_dict().items()
+    )
+    drawn = {"ranges": "x:0,1", "seed": 3, "batch_size": 2}
+    assert drawn.items() <= DataOptions(source="", **drawn).to_dict().items()

@@ -12,7 +12,7 @@ from absl import flags
 
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.files import whole_file
-from tftrt_tools.command_line.commands import _data_flags, _next, _output, _source_flags
+from tftrt_tools.command_line.commands import _data_flags, _next, _older, _output, _source_flags
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -209,6 +209,7 @@ def _options(values: flags.FlagValues, positional: list[str]) -> Options:
         load=load,
         budget=Budget(values.max_trials, values.max_minutes),
         work_dir=pathlib.Path(folder),
+        renamed=_older.names("bench", values),
     )
 
 

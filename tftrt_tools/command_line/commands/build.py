@@ -14,7 +14,8 @@ declared shape.
 --strip removes the engines instead. The stripped model runs on any GPU, and each server builds its own engines. This needs no GPU.
 
 --on builds for other kinds of GPU. The model is sent to a machine that has such a GPU, and comes back with its engines: --output gets a
-folder for each kind of GPU. This needs Ray (the extra `fleet`). Exit codes: 0 every kind of GPU has its model; 3 at least one has not
+folder for each kind of GPU. The same command again takes over the complete ones that are there, if they were built from the same model
+with the same flags and versions. This needs Ray (the extra `fleet`). Exit codes: 0 every kind of GPU has its model; 3 at least one has not
 (--json and --junit say which, and why); 1 the fleet does not answer, or a file could not be written; 2 wrong usage.
 
 A plan directory (`tftrt convert --backend=tensorrt`) is built again for this machine's GPU and TensorRT, from the model.onnx and the
@@ -337,7 +338,7 @@ def _print_builds(console: Console, found: Repeats) -> None:
 
 def _print_kinds(console: Console, done: FleetBuild) -> None:
     rows = [
-        (one.gpu_type, one.status, one.where.text() if one.where else "", one.tries, f"{one.seconds:.1f} s", one.output)
+        (one.gpu_type, one.state, one.where.text() if one.where else "", one.tries, f"{one.seconds:.1f} s", one.output)
         for one in done.kinds
     ]
     columns = ["kind of GPU", "", "where", ">tries", ">took", "written"]

@@ -91,7 +91,7 @@ def staged(target: str | os.PathLike[str], overwrite: bool) -> Iterator[pathlib.
       `target` meanwhile. It says where the finished directory is then. Errors name `target` in place of the directory that is yielded.
     """
     target = pathlib.Path(target)
-    parents = _make_parents(target.parent)
+    parents = make_parents(target.parent)
     try:
         _sweep(target)
         was_there = os.path.lexists(target)
@@ -100,14 +100,19 @@ def staged(target: str | os.PathLike[str], overwrite: bool) -> Iterator[pathlib.
             _flush(stage)
             _publish(stage, target, overwrite, was_there)
     except BaseException:
-        for folder in parents:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        remove_empty(parents)
         raise
 
 
-def _make_parents(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Create missing parents. Returns: those created, deepest first."""
+def remove_empty(folders: Iterable[pathlib.Path]) -> None:
+    """Remove those folders that are empty, one after the other."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def make_parents(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Create a folder and its missing parents. Returns: those created, deepest first. Raises: TftrtError, OSError."""
     missing = []
     while not folder.exists():
         missing.append(folder)

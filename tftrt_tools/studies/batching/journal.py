@@ -20,10 +20,11 @@ _WHAT = {"model": "another model", "machine": "another machine or other versions
 
 
 class Journal:
-    """Args: folder: made if it is not there. of: {what: JSON value} that all its trials belong to. Raises: UsageError for a journal of
-    something else; TftrtError for a damaged one; OSError."""
+    """Args: folder: made if it is not there. of: {what: JSON value} that all its trials belong to. renamed: {name that a flag had before:
+    its name}; a journal may have either. Raises: UsageError for a journal of something else; TftrtError for a damaged one; OSError."""
 
-    def __init__(self, folder: pathlib.Path, of: Mapping[str, Any]) -> None:
+    def __init__(self, folder: pathlib.Path, of: Mapping[str, Any], renamed: Mapping[str, str] | None = None) -> None:
+        self._renamed = renamed or {}
         self.path = folder / NAME
         folder.mkdir(parents=True, exist_ok=True)
         self._head = {"kind": _KIND, "schema_version": _VERSION, "of": json.loads(json.dumps(of))}
@@ -85,7 +86,9 @@ class Journal:
     def _check(self, head: Mapping[str, Any]) -> None:
         if head["kind"] != _KIND or head["schema_version"] > _VERSION:
             raise errors.UsageError(f"{self.path} is no journal that this version can read", "take another --work_dir")
-        there, own = head["of"], self._head["of"]
+        there, own = dict(head["of"]), self._head["of"]
+        if "flags" in there:
+            there["flags"] = {self._renamed.get(name, name): value for name, value in there["flags"].items()}
         other = next((name for name in (*own, *there) if there.get(name) != own.get(name)), None)
         if other is not None:
             what = _WHAT.get(other) or f"other flags ({self._differing(there[other], own[other])})"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 
 from tftrt_tools.studies.bench import options as bench_options
 from tftrt_tools.studies.bench.goal import Bound
@@ -22,6 +23,8 @@ class Options:
     budget: Budget
     # Folder of the journal and the results.
     work_dir: pathlib.Path
+    # {name that a flag had before: its name}, for a journal that was begun then.
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def bound(self) -> Bound:

@@ -33,7 +33,8 @@ def tune(options: Options, view: live.Lines) -> Tuned:
     files.check(options.model)
     digest, machine = table.kind(options.model).digest(options.model), fingerprint.fingerprint()
     flags = {name: value for name, value in options.load.given.items() if name not in _FREE}
-    kept = journal.Journal(options.work_dir, {"model": digest, "machine": machine.digest, "flags": flags})
+    of = {"model": digest, "machine": machine.digest, "flags": flags}
+    kept = journal.Journal(options.work_dir, of, options.renamed)
     rows = options.load.batch_sizes[0] if options.load.batch_sizes else 1
     _check_inputs(options)
     covered = _covered(options.model)

@@ -1,8 +1,9 @@
 """Builds a model for several kinds of GPU, each on a machine of a fleet that has one. No TensorFlow here, and no Ray until it begins.
 
 An engine belongs to the kind of GPU that built it. So each kind is a task that needs no other: the model travels there, and comes back
-with its engines, beside those of the other kinds: OUTPUT/T4, OUTPUT/L4. Each is put in its place whole as it comes. Where a kind fails,
-what an earlier run left there goes to OUTPUT/.before, so that nobody takes it for a new one.
+with its engines, beside those of the other kinds: OUTPUT/T4, OUTPUT/L4. Each is put in its place whole as it comes. What an earlier run
+has built there of the same is taken over (`journal`). Where a kind is built in the place of another model and fails, that model goes to
+OUTPUT/.before, so that nobody takes it for a new one.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.base import errors, records, results
+from tftrt_tools.base.files import documents
 from tftrt_tools.base.process import jobs
 from tftrt_tools.fleet import content, placing, running, session, stack
 from tftrt_tools.fleet.place import SECONDS, Place
 from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
 from tftrt_tools.models.backends.protocol import Changes
 from tftrt_tools.models.savedmodel import files, passport, staging
+from tftrt_tools.studies.fleet_builds import journal
 
-# `publish` takes no name with a dot for a kind.
 BEFORE = ".before"
 
 
@@ -60,7 +62,8 @@ def build() -> Callable[[Given], Built]:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KindBuilt(records.Record):
     """The build for one kind of GPU. output: its directory, "" where none was written. cause, mend: where it is not done. built: what the
-    machine said of it. before: where the model of an earlier run is now that was in its place, "" for none."""
+    machine said of it. before: where the model of an earlier run is now that was in its place, "" for none. taken_over: whether an earlier
+    run has built it; where, tries, seconds and built are of that run then."""
 
     gpu_type: str
     status: Status
@@ -72,6 +75,7 @@ class KindBuilt(records.Record):
     mend: str = ""
     built: Built | None = None
     before: str = ""
+    taken_over: bool = False
 
     written_too: typing.ClassVar[tuple[str, ...]] = ("complete",)
 
@@ -79,6 +83,11 @@ class KindBuilt(records.Record):
     def complete(self) -> bool:
         """Whether it is there with all its engines."""
         return bool(self.output and self.built and self.built.complete)
+
+    @property
+    def state(self) -> str:
+        """What became of it, in a word or two."""
+        return "taken over" if self.taken_over else self.status
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -110,11 +119,7 @@ class FleetBuild(passport.Stamped, results.Result):
 
     def text(self) -> tuple[str, ...]:
         """Lines for people."""
-        return (
-            *(f"{one.gpu_type}: {one.cause or one.status}" for one in self.kinds),
-            *self.of_before(),
-            self.summary(),
-        )
+        return (*(f"{one.gpu_type}: {one.cause or one.state}" for one in self.kinds), *self.of_before(), self.summary())
 
     def of_before(self) -> tuple[str, ...]:
         """A line for each model of an earlier run that was moved away, and one for what else is there."""
@@ -136,36 +141,40 @@ def everywhere(
 ) -> FleetBuild:
     """Build a model that was made for each kind of GPU.
 
-    Args: output: directory for those of all kinds. gpu_types: by default those that the fleet has. changed, place_seconds: as running.run.
+    Args: output: directory for those of all kinds; what an earlier run built of the same is taken over. gpu_types: by default those that
+      the fleet has, and those that can be taken over. overwrite: build all, and replace what is there. changed, place_seconds: as
+      running.run.
 
     Returns: FleetBuild; a kind that failed is a part of it. Raises: UsageError, TftrtError; Interrupted, which says what is written.
     """
     began = time.monotonic()
     if pathlib.Path(model).is_dir():
         files.check_links(model)
-    for kind in gpu_types:
-        _checked(output, kind, overwrite, model)
-    packed = content.pack(model)
+    named = {kind: _checked(output, kind, overwrite, model) for kind in gpu_types}
+    packed, wanted = content.pack(model), stack.here()
+    origin = journal.Origin(content=packed.digest, request=_compared(asked), stack=wanted)
     kinds: dict[str, KindBuilt] = {}
-    with _told(output, kinds), session.opened(place) as fleet:
-        machines = fleet.nodes().values()
-        types = tuple(dict.fromkeys(gpu_types)) or placing.gpu_types(machines)
-        if not types:
-            if not any(one.get("GPU") for one in machines):
-                raise errors.TftrtError(
-                    f"{place.text()} has no GPU", "give --on=ray://HEAD:10001 of a cluster that has one"
-                )
-            raise errors.TftrtError(
-                f"{place.text()} has no GPU of a kind that Ray knows",
-                "name them: --gpu_types=T4,L4, as `ray status` lists them",
-            )
-        targets = {kind: _checked(output, kind, overwrite, model) for kind in types}
-        tasks = [Task(name=kind, job=build, request=asked.to_dict(), content=packed, gpu_type=kind) for kind in types]
-        wanted = stack.here()
-        with contextlib.closing(running.run(fleet, tasks, wanted, changed, place_seconds)) as outcomes:
-            for outcome in outcomes:
-                kind = outcome.task.name
-                kinds[kind] = _placed(outcome, targets[kind], overwrite)
+    with _told(output, kinds, overwrite), contextlib.ExitStack() as held:
+        fleet, targets = None, named
+        if not named:
+            fleet = held.enter_context(session.opened(place))
+            targets = {kind: _checked(output, kind, overwrite, model) for kind in _types(fleet)}
+        kept = held.enter_context(journal.held(output, overwrite))
+        earlier = {} if overwrite else _earlier(kept, origin, output, targets, others=not named)
+        kinds |= {kind: one for kind, one in earlier.items() if one.complete}
+        types = (*targets, *(kind for kind in kinds if kind not in targets))
+        tasks = [
+            Task(name=kind, job=build, request=asked.to_dict(), content=packed, gpu_type=kind)
+            for kind in targets
+            if kind not in kinds
+        ]
+        if tasks:
+            fleet = fleet or held.enter_context(session.opened(place))
+            outcomes = running.run(fleet, tasks, wanted, changed, place_seconds, folder=os.path.abspath(output))
+            with contextlib.closing(outcomes):
+                for outcome in outcomes:
+                    kind = outcome.task.name
+                    kinds[kind] = _placed(outcome, targets[kind], overwrite or kind in earlier, kept, origin)
     return FleetBuild(
         model=str(pathlib.Path(model).absolute()),
         output=str(pathlib.Path(output).absolute()),
@@ -189,15 +198,62 @@ def asked(backend: str, changes: Changes, build_minutes: float | None) -> Asked:
     )
 
 
+def _types(fleet: session.Fleet) -> tuple[str, ...]:
+    """The kinds of GPU that the fleet has. Raises: TftrtError where it has none."""
+    machines, where = fleet.nodes().values(), fleet.place.text()
+    if types := placing.gpu_types(machines):
+        return types
+    if not any(one.get("GPU") for one in machines):
+        raise errors.TftrtError(f"{where} has no GPU", "give --on=ray://HEAD:10001 of a cluster that has one")
+    raise errors.TftrtError(
+        f"{where} has no GPU of a kind that Ray knows", "name them: --gpu_types=T4,L4, as `ray status` lists them"
+    )
+
+
 def _checked(output: str, kind: str, overwrite: bool, model: str) -> pathlib.Path:
-    """Where the model of a kind goes. Raises: UsageError."""
-    if not kind or kind in (".", "..") or os.sep in kind:
+    """Where the model of a kind goes. A model that is there is looked at later. Raises: UsageError."""
+    # `publish` takes no name with a dot for a kind.
+    if not kind or kind.startswith(".") or os.sep in kind:
         raise errors.UsageError(f"{kind!r} is no kind of GPU", "give names such as T4 or L4")
-    return staging.check_target(pathlib.Path(output, kind), overwrite, [model])
+    target = pathlib.Path(output, kind)
+    return staging.check_target(target, overwrite or _is_model(target), [model])
 
 
-def _placed(outcome: Outcome, target: pathlib.Path, overwrite: bool) -> KindBuilt:
-    """Put what came back in its place."""
+def _compared(asked: Asked) -> dict[str, Any]:
+    """What decides a complete model, of what a machine is asked. A bound of time decides only whether it is complete."""
+    return {name: value for name, value in asked.to_dict().items() if name != "build_minutes"}
+
+
+def _earlier(
+    kept: journal.Journal, origin: journal.Origin, output: str, targets: Mapping[str, pathlib.Path], others: bool
+) -> dict[str, KindBuilt]:
+    """What an earlier run has built of the same, complete or not.
+
+    Args: targets: {kind that is asked for: its place}. others: whether other kinds in the directory count, too. Raises: UsageError for
+      another model in the place of a kind that is asked for; TftrtError, OSError.
+    """
+    there = {one.name: one for one in pathlib.Path(output).absolute().iterdir() if others and one.name in kept.kinds()}
+    found = {}
+    for kind, target in {**targets, **{kind: path for kind, path in there.items() if kind not in targets}}.items():
+        if not _is_model(target):
+            continue
+        if why := kept.refused(kind, target, origin):
+            if kind in targets:
+                raise errors.UsageError(
+                    f"the output directory exists: {target}; it is not taken over: {why}",
+                    "add --overwrite to build all kinds anew, or choose another",
+                )
+            continue
+        with documents.reading(kept.path, journal.MEND):
+            one = KindBuilt.from_dict(kept.built(kind))
+        found[kind] = dataclasses.replace(one, gpu_type=kind, output=str(target), before="", taken_over=True)
+    return found
+
+
+def _placed(
+    outcome: Outcome, target: pathlib.Path, replace: bool, kept: journal.Journal, origin: journal.Origin
+) -> KindBuilt:
+    """Put what came back in its place. Args: replace: whether a model that is there may be replaced."""
     facts = KindBuilt(
         gpu_type=outcome.task.gpu_type,
         status=outcome.status,
@@ -210,16 +266,18 @@ def _placed(outcome: Outcome, target: pathlib.Path, overwrite: bool) -> KindBuil
     if error is None:
         assert outcome.output is not None
         try:
-            with staging.staged(target, overwrite) as stage:
+            with staging.staged(target, replace) as stage:
                 content.unpack(outcome.output, stage)
-            return dataclasses.replace(facts, output=str(target))
+                done = dataclasses.replace(facts, output=str(target))
+                kept.put(outcome.task.name, origin, stage, done.to_dict())
+            return done
         except OSError as refused:
             error = errors.from_os_error(refused)
         except errors.TftrtError as refused:
             error = refused
         facts = dataclasses.replace(facts, status="failed")
-    before = _moved(target) if overwrite else ""
-    if overwrite and not before and _is_model(target):
+    before = _moved(target) if replace else ""
+    if replace and not before and _is_model(target):
         error = errors.TftrtError(f"{error.cause}; the model of an earlier run is still there: {target}", error.mend)
     return dataclasses.replace(facts, cause=error.cause, mend=error.mend, before=before)
 
@@ -252,7 +310,7 @@ def _others(output: str, kinds: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _told(output: str, kinds: Mapping[str, KindBuilt]) -> typing.Iterator[None]:
+def _told(output: str, kinds: Mapping[str, KindBuilt], overwrite: bool) -> typing.Iterator[None]:
     """On Ctrl-C, SIGTERM and where the fleet goes, say what is written."""
     try:
         yield
@@ -262,4 +320,9 @@ def _told(output: str, kinds: Mapping[str, KindBuilt]) -> typing.Iterator[None]:
             raise
         cause = error.cause if isinstance(error, errors.Ending) else "interrupted"
         kind = errors.Interrupted if isinstance(error, KeyboardInterrupt) else errors.TftrtError
-        raise kind(cause, f"written: {', '.join(written)}; --gpu_types names the others for the next run") from error
+        goes_on = (
+            "--gpu_types names the others for the next run"
+            if overwrite
+            else "the same command takes over those that are complete, and builds the others"
+        )
+        raise kind(cause, f"written: {', '.join(written)}; {goes_on}") from error

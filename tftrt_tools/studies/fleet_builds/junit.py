@@ -23,7 +23,10 @@ def text(done: FleetBuild) -> str:
 def _case(one: KindBuilt) -> junit.Case:
     where = f" on {one.where.text()}" if one.where else ""
     if one.complete:
-        return junit.Case(name=one.gpu_type, verdict="pass", message=f"built{where}: {one.output}", seconds=one.seconds)
+        built = "taken over, built" if one.taken_over else "built"
+        return junit.Case(
+            name=one.gpu_type, verdict="pass", message=f"{built}{where}: {one.output}", seconds=one.seconds
+        )
     lines = (one.cause or "not all engines are there", one.mend, *(one.built.text if one.built else ()))
     return junit.Case(
         name=one.gpu_type,
