@@ -191,8 +191,7 @@ def asked(backend: str, changes: Changes, build_minutes: float | None) -> Asked:
 
 def _checked(output: str, kind: str, overwrite: bool, model: str) -> pathlib.Path:
     """Where the model of a kind goes. Raises: UsageError."""
-    if not kind or kind in (".", "..") or os.sep in kind:
-        raise errors.UsageError(f"{kind!r} is no kind of GPU", "give names such as T4 or L4")
+    placing.check_type(kind)
     return staging.check_target(pathlib.Path(output, kind), overwrite, [model])
 
 
