@@ -19,7 +19,7 @@ from tftrt_tools.models.inputs import find
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel import files, staging
 from tftrt_tools.models.sources import kinds
-from tftrt_tools.studies.elsewhere import errand, sending
+from tftrt_tools.studies.elsewhere import bundle, errand, sending
 from tftrt_tools.studies.elsewhere.errand import Errand
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def _reads(name: str, values: flags.FlagValues, positional: Sequence[str]) -> li
             elif kind == "read":
                 if not os.path.exists(path):
                     raise errors.UsageError(f"--{flag}={path}: no such file or folder", "check the path")
+                bundle.check(path)
                 found.append(path)
     return [os.path.abspath(path) for path in dict.fromkeys(found)]
 

@@ -29,6 +29,13 @@ def bundled(paths: Iterable[str], folders: Iterable[str]) -> Iterator[str]:
         yield root
 
 
+def check(path: str) -> None:
+    """Refuse what is no file and no folder. Raises: UsageError."""
+    if not os.path.isfile(path) and not os.path.isdir(path):
+        what = "is a pipe or a device" if os.path.exists(path) else "leads to nothing"
+        raise errors.UsageError(f"{path} {what}: it cannot travel", "give a file or a folder")
+
+
 def _link(path: str, root: str) -> None:
     if not os.path.isdir(path):
         _link_file(path, root)
@@ -47,9 +54,7 @@ def _link(path: str, root: str) -> None:
 
 
 def _link_file(path: str, root: str) -> None:
-    if not os.path.isfile(path):
-        what = "is a pipe or a device" if os.path.exists(path) else "leads to nothing"
-        raise errors.UsageError(f"{path} {what}: it cannot travel", "give a file or a folder")
+    check(path)
     place = errand.below(root, path)
     place.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

@@ -45,9 +45,8 @@ def job(given: Given) -> Ran:
 def _run(asked: Errand, root: str, output: pathlib.Path) -> int:
     """Returns: the exit code."""
     words = [word.replace(errand.ROOT, root) for word in asked.words]
-    # This process ends with the errand; `starting` keeps modules among what has travelled off the search path.
-    os.chdir(errand.below(root, asked.current))
-    folder, place = starting.start()
+    # Not a module among what has travelled is taken for one of Python's libraries.
+    folder, place = starting.start(str(errand.below(root, asked.current)))
     with open(output / errand.STDOUT, "wb") as out, open(output / errand.STDERR, "wb") as err:
         process = subprocess.Popen(
             interpreter.command(None, _MODULE, *words),
