@@ -14,9 +14,10 @@ import time
 import types
 
 import numpy as np
+import onnx
 import pytest
 
-from tests import command_here
+from tests import command_here, onnx_files
 from tests.command_line import assert_clear, processes_marked
 from tests.onnx_files import product
 from tests.rooms.command_line.test_help import module
@@ -222,6 +223,37 @@ def test_a_folder_comes_back_whole_or_is_kept_beside(here, fleet, tftrt, zoo_mod
     done = tftrt(*words, cwd=here)
     assert done.returncode == 1 and "appeared there meanwhile" in done.stderr
     assert [one.name for one in (here / "made 'x").iterdir()] == ["mine"]
+
+
+def test_an_export_that_replaces_one_takes_its_weights_away(here, fleet, tftrt):
+    # Small weights go into the file itself.
+    large = {"w": np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)}
+    sides = [onnx_files.values((name, "float32", ("batch", 64))) for name in "xy"]
+    onnx_files.write(here / "large.onnx", [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], *sides, large)
+    words = ("export", "large.onnx", "--output=o.onnx")
+    done = tftrt(*on(*words, "--external_data"), cwd=here)
+    assert done.returncode == 0 and (here / "o.onnx.data").is_file(), done.stderr
+    done = tftrt(*on(*words), cwd=here)
+    assert done.returncode == 0 and f"removed: {here}/o.onnx.data" in done.stderr
+    assert not (here / "o.onnx.data").exists() and (here / "o.onnx").is_file()
+
+
+def test_a_file_that_is_written_into_the_model_is_no_change_of_it(converted, here, fleet, tftrt, zoo_model):
+    shutil.copytree(converted("digits_cnn", "--precision=FP16"), here / "made")
+    shutil.copytree(zoo_model("digits_cnn"), here / "digits")
+    done = tftrt(*on("verify", "digits", "made", "--json=made/a.json"), cwd=here)
+    assert done.returncode == 0 and (here / "made/a.json").is_file(), done.stderr
+    assert (here / "made" / model_files.PASSPORT / "verify.json").is_file()
+
+
+def test_a_link_among_what_is_written_comes_as_what_it_leads_to(tmp_path):
+    root, output = tmp_path / "root", tmp_path / "output"
+    (root / "w").mkdir(parents=True)
+    (root / "w/real").write_text("1")
+    (root / "w/a").symlink_to(root / "w/real")
+    output.mkdir()
+    assert errand_job._taken("/w/a", str(root), output) and errand_job._taken("/w/real", str(root), output)
+    assert content.unpack(content.pack(output), tmp_path / "came").joinpath("files/w/a").read_text() == "1"
 
 
 def test_an_interrupt_says_what_is_written(here, fleet, tftrt):

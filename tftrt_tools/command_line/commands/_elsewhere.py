@@ -21,6 +21,7 @@ from tftrt_tools.models.savedmodel import files, staging
 from tftrt_tools.models.sources import kinds
 from tftrt_tools.studies.elsewhere import bundle, errand, sending
 from tftrt_tools.studies.elsewhere.errand import Errand
+from tftrt_tools.tensorrt.exporting import earlier
 
 if TYPE_CHECKING:
     from absl import flags
@@ -44,10 +45,17 @@ def run(name: str, values: flags.FlagValues, positional: Sequence[str], place: P
     errands = {one: _errand(name, values, positional, one if len(types) > 1 else "") for one in types}
     _check_places(values, errands.values(), reads)
     session.check()
+    weights = [(path, found) for one in errands.values() for path in one.families if (found := earlier.weights(path))]
     with _fleet.live() as changed:
         overwrite = "overwrite" in values and bool(values.overwrite)
         trips = sending.run(errands, reads, overwrite, place, changed, place_seconds=values.wait_seconds)
-    return _shown(trips)
+    code = _shown(trips)
+    placed = {path for one in trips for path in one.placed}
+    # As `export` does where it writes: there it could not see them.
+    removed, stay = earlier.cleared(found for path, found in weights if path in placed)
+    for line in (*(f"removed: {path}, the weights of the file that was there before" for path in removed), *stay):
+        progress.note(line)
+    return code
 
 
 def _shown(trips: Sequence[Trip]) -> int:

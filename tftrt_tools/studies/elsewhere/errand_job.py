@@ -10,6 +10,7 @@ import gzip
 import mmap
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ def job(given: Given) -> Ran:
     left: list[str] = []
     for path in _changed(root, before):
         (made if asked.may_write(path) else left).append(path)
+    # Links first: what they lead to is moved, too.
+    made.sort(key=lambda path: not errand.below(root, path).is_symlink())
     foreign = [path for path in made if not _taken(path, root, output)]
     for name in (errand.STDOUT, errand.STDERR):
         _own(output / name, root)
@@ -81,7 +84,10 @@ def _taken(path: str, root: str, output: pathlib.Path) -> bool:
     """Move a file into what travels back. Returns: False where it still names a path of this machine."""
     source, target = errand.below(root, path), errand.below(output / errand.FILES, path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(source, target)
+    if source.is_symlink():
+        shutil.copyfile(source, target)
+    else:
+        os.replace(source, target)
     return _own(target, root)
 
 

@@ -98,7 +98,7 @@ def run(
     with bundle.bundled(reads, folders) as root:
         packed = content.pack(root)
     tasks = [
-        Task(name=kind or "command", job=go, request=one.to_dict(), content=packed, gpu_type=kind)
+        Task(name=kind or one.words[0], job=go, request=one.to_dict(), content=packed, gpu_type=kind)
         for kind, one in errands.items()
     ]
     trips: dict[str, Trip] = {}
@@ -112,7 +112,7 @@ def run(
     return tuple(trips[kind] for kind in errands)
 
 
-def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: dict[str, bundle.State]) -> Trip:
+def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: Mapping[str, bundle.State]) -> Trip:
     facts = Trip(
         gpu_type=outcome.task.gpu_type,
         status=outcome.status,
@@ -138,11 +138,13 @@ def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: dict[str, bu
 
 
 def _placed(
-    came: pathlib.Path, ran: Ran, asked: Errand, overwrite: bool, models: dict[str, bundle.State]
+    came: pathlib.Path, ran: Ran, asked: Errand, overwrite: bool, models: Mapping[str, bundle.State]
 ) -> tuple[list[str], list[str]]:
     """Put files and folders in their places. Returns: (their paths, a line for each that has none)."""
     placed: list[str] = []
     lost: list[str] = []
+    # Before anything is written: a file of this run may lie in the model, too.
+    changed = [model for model in asked.models if bundle.state(model) != models[model]]
     for folder in asked.folders:
         if errand.below(came, folder).is_dir():
             _tried(folder, functools.partial(_put_folder, came, folder, overwrite), placed, lost)
@@ -150,7 +152,7 @@ def _placed(
     for path in ran.made:
         if not asked.may_write(path) or any(path.startswith(f"{folder}/") for folder in asked.folders):
             continue
-        _tried(path, functools.partial(_put_file, came, path, asked, models), placed, lost)
+        _tried(path, functools.partial(_put_file, came, path, asked.model_of(path), changed), placed, lost)
     return placed, lost
 
 
@@ -165,31 +167,19 @@ def _tried(path: str, put: Callable[[], None], placed: list[str], lost: list[str
 
 
 def _put_folder(came: pathlib.Path, folder: str, overwrite: bool) -> None:
-    with staging.staged(folder, overwrite) as stage:
+    with staging.staged(os.path.realpath(folder), overwrite) as stage:
         for one in errand.below(came, folder).iterdir():
             shutil.move(one, stage / one.name)
 
 
-def _put_file(came: pathlib.Path, path: str, asked: Errand, models: dict[str, bundle.State]) -> None:
-    model = asked.model_of(path)
+def _put_file(came: pathlib.Path, path: str, model: str | None, changed: Sequence[str]) -> None:
+    """Args: model: in whose passport it goes; changed: models that are not those that were sent."""
+    if model in changed:
+        raise errors.TftrtError(f"{model} has changed meanwhile, so {os.path.basename(path)} was not kept with it")
     if model is not None:
-        if bundle.state(model) != models[model]:
-            raise errors.TftrtError(f"{model} has changed meanwhile, so {os.path.basename(path)} was not kept with it")
-        _keep(errand.below(came, path), path)
-        # The next file of this run finds the model as this one has left it.
-        models[model] = bundle.state(model)
-        return
-    _copy(errand.below(came, path), path)
-
-
-def _copy(source: pathlib.Path, path: str) -> None:
-    with open(source, "rb") as file, whole_file.replacing(path) as target:
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(errand.below(came, path), "rb") as file, whole_file.replacing(path) as target:
         shutil.copyfileobj(file, target, 1 << 20)
-
-
-def _keep(source: pathlib.Path, path: str) -> None:
-    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    _copy(source, path)
 
 
 @contextlib.contextmanager
