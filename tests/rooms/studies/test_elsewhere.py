@@ -33,6 +33,17 @@ from tftrt_tools.studies.elsewhere import bundle, errand, errand_job, sending
 from tftrt_tools.studies.elsewhere.errand import Errand
 
 ADDRESS = "ray://127.0.0.1:10001"
+# A command that takes a minute if nobody ends it.
+LONG = (
+    "regress",
+    "m.onnx",
+    "n.onnx",
+    "--rounds=2000",
+    "--max_rounds=2000",
+    "--max_seconds=60",
+    "--allow_worse",
+    "--must_decide=",
+)
 
 
 @pytest.fixture
@@ -302,7 +313,7 @@ def test_what_no_flag_names_is_not_written_here_either(here, tmp_path):
 def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monkeypatch):
     """A fleet tries again what was killed from outside, which the system does for want of memory."""
     monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"errand-{os.getpid()}")
-    asked = given(here, tmp_path, "verify", "m.onnx", "n.onnx")
+    asked = given(here, tmp_path, *LONG)
     raised = []
 
     def run():
@@ -320,7 +331,7 @@ def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monke
 
 def test_a_command_ends_with_its_errand(here, tmp_path, monkeypatch):
     monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"errand-ends-{os.getpid()}")
-    asked = given(here, tmp_path, "verify", "m.onnx", "n.onnx")
+    asked = given(here, tmp_path, *LONG)
     with child.worker(sending.go.target) as worker:
         one = threading.Thread(target=lambda: _call(worker, asked))
         one.start()
@@ -345,7 +356,7 @@ def _command_of(mark, number=0):
         for process in processes_marked(mark):
             with contextlib.suppress(OSError):
                 words = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-                if words[1:4] == [b"-m", b"tftrt_tools", b"verify"]:
+                if words[1:4] == [b"-m", b"tftrt_tools", b"regress"]:
                     os.kill(int(process), number)
                     return process
         time.sleep(0.05)
