@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import signal
+import sys
 import threading
 import time
 import types
@@ -363,18 +364,30 @@ def _command_of(mark, number=0):
     raise AssertionError("no command")
 
 
-def test_a_full_disk_is_the_machines_trouble_and_another_failure_is_not(here, tmp_path, monkeypatch):
-    asked = Errand(words=("x",), current="/")
-    for number, (line, full) in enumerate([("out.json: No space left on device", True), ("no such model", False)]):
-        code = f"import sys; print('tftrt: error: {line}', file=sys.stderr); sys.exit(1)"
-        monkeypatch.setattr(errand_job.interpreter, "command", lambda *_, code=code: ["python3", "-c", code])
-        output = tmp_path / f"output-{number}"
-        output.mkdir()
-        if full:
-            with pytest.raises(errors.TftrtError, match="No space left on device"):
-                errand_job._run(asked, "/", output)
-        else:
-            assert errand_job._run(asked, "/", output) == 1
+def told_to_end(monkeypatch, tmp_path, code):
+    """Run a program of Python in the place of a command. Returns: its exit code. Raises: as the errand."""
+    monkeypatch.setattr(errand_job.interpreter, "command", lambda *_: [sys.executable, "-c", code])
+    output = tmp_path / "output"
+    output.mkdir(exist_ok=True)
+    return errand_job._run(Errand(words=("x",), current="/"), str(tmp_path), output)
+
+
+def test_a_full_disk_is_the_machines_trouble_and_another_failure_is_not(tmp_path, monkeypatch):
+    says = "import sys; print('tftrt: error: {}', file=sys.stderr); sys.exit({})"
+    with pytest.raises(errors.TftrtError) as raised:
+        told_to_end(monkeypatch, tmp_path, says.format(f"{tmp_path}/w/out: No space left on device", 1))
+    assert raised.value.cause == "/w/out: No space left on device"
+    assert told_to_end(monkeypatch, tmp_path, says.format("no such model", 1)) == 1
+    # The command has come to its end, and says itself what it could not write.
+    assert told_to_end(monkeypatch, tmp_path, says.format("o: No space left on device", 3)) == 3
+
+
+def test_a_command_that_native_code_ends_is_told(tmp_path, monkeypatch):
+    with pytest.raises(errors.TftrtError, match="ended by SIGABRT") as raised:
+        told_to_end(
+            monkeypatch, tmp_path, "import os, sys; print('free(): bad', file=sys.stderr, flush=True); os.abort()"
+        )
+    assert "free(): bad" in raised.value.mend
 
 
 def test_the_root_goes_from_texts_and_is_told_of_other_files(tmp_path):

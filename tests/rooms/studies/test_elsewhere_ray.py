@@ -87,7 +87,7 @@ def test_a_comparison_without_a_gpu_has_the_machine_in_its_evidence(cluster, her
 
 
 def test_a_kind_that_is_not_there_is_told_and_the_other_one_is_done(cluster, here):
-    words = ("verify", "m.onnx", NAME, "--json=o.json", f"--on={cluster}", "--wait_seconds=0")
+    words = ("verify", "m.onnx", "m.onnx", "--json=o.json", f"--on={cluster}", "--wait_seconds=0")
     done = run_tftrt(*words, "--gpu_types=L4,H100", cwd=here)
     assert done.returncode == 1 and "tftrt: error: H100: " in done.stderr and "no GPU of the kind H100" in done.stderr
     assert (here / "o-L4.json").is_file() and not (here / "o-H100.json").exists()

@@ -24,6 +24,8 @@ from tftrt_tools.studies.elsewhere.errand import Errand, Ran
 
 _MODULE = "tftrt_tools"
 _GZIP = b"\x1f\x8b"
+# Before the message of a command.
+_ERROR = "tftrt: error: "
 
 
 def job(given: Given) -> Ran:
@@ -40,8 +42,6 @@ def job(given: Given) -> Ran:
     # Links first: what they lead to is moved, too.
     made.sort(key=lambda path: not errand.below(root, path).is_symlink())
     foreign = [path for path in made if not _taken(path, root, output)]
-    for name in (errand.STDOUT, errand.STDERR):
-        _own(output / name, root)
     return Ran(exit_code=code, made=tuple(made), left=tuple(left), foreign=tuple(foreign))
 
 
@@ -61,6 +61,8 @@ def _run(asked: Errand, root: str, output: pathlib.Path) -> int:
             preexec_fn=watched_process.die_with_parent(signal.SIGKILL, os.getpid()),
         )
         code = process.wait()
+    for name in (errand.STDOUT, errand.STDERR):
+        _own(output / name, root)
     said = (output / errand.STDERR).read_text(errors="backslashreplace").strip()
     if code == -signal.SIGKILL:
         # Whoever killed it did not want the command, but room: the errand's own end says so to the fleet, which tries once more.
@@ -69,7 +71,7 @@ def _run(asked: Errand, root: str, output: pathlib.Path) -> int:
         raise errors.TftrtError(f"the command was ended by {signal.Signals(-code).name}", said[-2000:])
     full = [line for line in said.splitlines() if os.strerror(errno.ENOSPC) in line]
     if code == errors.EXIT_FAILED and full:
-        raise errors.TftrtError(full[0].strip(), "free space on that machine's disk")
+        raise errors.TftrtError(full[0].strip().removeprefix(_ERROR), "free space on that machine's disk")
     return code
 
 
