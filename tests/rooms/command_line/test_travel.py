@@ -89,6 +89,7 @@ REFUSED = [
     (["verify", "m.onnx", "n.onnx", "--thresholds=mine:f1>=0.5"], "it names code of this machine"),
     (["verify", "m.onnx", "n.onnx", "--data=mine:rows"], "--data=mine:rows cannot go to a cluster"),
     (["verify", "m.onnx", "n.onnx", "--custom_objects=mine:all"], "it names code of this machine"),
+    (["export", "mine:build", "--output=o.onnx"], "mine:build cannot go to a cluster: it names code"),
     (["verify", "m.onnx", "nothing"], "no such file or directory: nothing"),
     (["verify", "m.onnx", "linked"], "is a link that leads out of the model"),
     (["verify", "m.onnx", "n.onnx", "--data=nothing.npz"], "--data=nothing.npz: no such file or folder"),
@@ -161,6 +162,11 @@ def test_words_keep_blanks_quotes_and_relative_names_and_say_where_absolute_ones
     assert sorted(flags) == [f"--data=\0{files}/rows.npy", "--json=a 'b\" c/o,p.json", "--nowrite"]
     assert found.words[0] == "verify" and places == ("--", "m.onnx", f"\0{files}/n.onnx")
     assert found.current == str(files) and found.files == (f"{files}/a 'b\" c/o,p.json",)
+
+
+def test_two_slashes_in_front_are_one(files):
+    found = errand("verify", f"/{files}/m.onnx", "n.onnx", f"--json=/{files}/o.json")
+    assert found.files == (f"{files}/o.json",) and f"\0{files}/m.onnx" in found.words
 
 
 def test_the_words_are_read_as_they_were_typed(files):

@@ -172,6 +172,13 @@ def test_one_that_came_to_no_end_is_an_error(here, fleet, tftrt):
     assert not (here / "out.json").exists()
 
 
+def test_a_file_that_is_not_written_is_told(here, fleet, tftrt, zoo_model):
+    shutil.copytree(zoo_model("digits_cnn"), here / "digits")
+    done = tftrt(*on("convert", "digits", "made", "--dry_run", "--json=o.json"), cwd=here)
+    assert done.returncode == 0 and f"not written: {here}/made\n" in done.stderr, done.stderr
+    assert (here / "o.json").is_file() and not (here / "made").exists()
+
+
 def test_a_file_that_is_there_is_replaced_only_after_the_run(here, fleet, tftrt):
     (here / "out.json").write_text("before")
     seen = []

@@ -138,7 +138,7 @@ def _reads(name: str, values: flags.FlagValues, positional: Sequence[str]) -> li
                     raise errors.UsageError(f"--{flag}={path}: no such file or folder", "check the path")
                 bundle.check(path)
                 found.append(path)
-    return [os.path.abspath(path) for path in dict.fromkeys(found)]
+    return [_absolute(path) for path in dict.fromkeys(found)]
 
 
 def _of_model(path: str) -> list[str]:
@@ -146,6 +146,11 @@ def _of_model(path: str) -> list[str]:
     whole = kinds.resolved(path)
     found = [one for one in dict.fromkeys((path, whole)) if os.path.exists(one)]
     found += map(str, files.checkpoint_parts(whole))
+    if not found and find.is_function(path):
+        raise errors.UsageError(
+            f"{path} cannot go to a cluster: it names code of this machine",
+            "`tftrt export` writes it to a file: give that",
+        )
     if not found:
         raise errors.UsageError(f"no such file or directory: {path}", "check the path of the model")
     with contextlib.suppress(errors.TftrtError):  # the command will say what is wrong with the file
@@ -177,7 +182,7 @@ def _errand(name: str, values: flags.FlagValues, positional: Sequence[str], gpu_
         if kind in _travel.WRITTEN:
             value = _of_type(value, gpu_type, kind == "folder", flag)
             if value != _STDOUT:
-                written[kind].append(os.path.abspath(value))
+                written[kind].append(_absolute(value))
         if kind in ("model", "data", "read", *_travel.WRITTEN):
             value = _travelled(value, _travel.WORDS.get(flag, ()))
         words += _flags.words(values[flag], value)
@@ -203,7 +208,7 @@ def _kept(name: str, values: flags.FlagValues, positional: Sequence[str]) -> tup
     if number is None or not values["write"].value or len(positional) <= number:
         return ()
     model = kinds.resolved(positional[number])
-    return (os.path.abspath(model),) if os.path.isdir(model) else ()
+    return (_absolute(model),) if os.path.isdir(model) else ()
 
 
 def _check_places(values: flags.FlagValues, errands: Iterable[Errand], reads: Sequence[str]) -> None:
@@ -215,7 +220,7 @@ def _check_places(values: flags.FlagValues, errands: Iterable[Errand], reads: Se
                 raise errors.UsageError(
                     f"{path} is no file, and what is written elsewhere comes back as one", "name a file"
                 )
-        work_dir = os.path.abspath(values.work_dir) if "work_dir" in values and values.work_dir else ""
+        work_dir = _absolute(values.work_dir) if "work_dir" in values and values.work_dir else ""
         for path in one.folders:
             if work_dir and (path == work_dir or os.path.dirname(path) == work_dir):
                 if os.path.isdir(path) and os.listdir(path):
@@ -226,6 +231,11 @@ def _check_places(values: flags.FlagValues, errands: Iterable[Errand], reads: Se
                 staging.check_target(path, False, reads)
             else:
                 staging.check_target(path, "overwrite" in values and bool(values.overwrite), reads)
+
+
+def _absolute(path: str) -> str:
+    """The absolute path. Of // at its front, which `abspath` leaves, one is left."""
+    return "/" + os.path.abspath(path).lstrip("/")
 
 
 def _given(values: flags.FlagValues) -> list[str]:
@@ -246,7 +256,7 @@ def _travelled(value: Any, words: Sequence[str] = ()) -> Any:
         return [_travelled(one, words) for one in value]
     if value in words or value == _STDOUT or not (os.path.isabs(value) or ".." in pathlib.PurePath(value).parts):
         return value
-    return errand.ROOT + os.path.abspath(value)
+    return errand.ROOT + _absolute(value)
 
 
 def _of_type(path: str, gpu_type: str, is_folder: bool, flag: str) -> str:

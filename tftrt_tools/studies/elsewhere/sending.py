@@ -35,9 +35,11 @@ def go() -> Callable[[Given], Ran]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trip(records.Record):
-    """One run of the command. gpu_type: "" where any would do. exit_code: of the command, or of its error where it came to no end. error:
-    why it came to none, None where it did. placed: absolute paths of what was written here; lost: a line for each that could not be; left,
-    foreign: as Ran. stdout, stderr: what it printed."""
+    """One run of the command. gpu_type: "" where any would do. exit_code: of the command, 1 where it came to no end; cause, mend: why.
+
+    placed: absolute paths of what was written here; lost: a line for each that could not be; missing: what the flags name and the command
+    has not written, though its exit code is 0. left, foreign: as Ran. stdout, stderr: what it printed.
+    """
 
     gpu_type: str
     status: Status
@@ -49,6 +51,7 @@ class Trip(records.Record):
     mend: str = ""
     placed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     stdout: str = ""
@@ -64,6 +67,8 @@ class Trip(records.Record):
         on = f"on {self.where.text()}" if self.where else "nowhere"
         again = f", in try {self.tries}" if self.tries > 1 else ""
         noted = [f"ran {on} for {self.seconds:.0f} s{again}: exit code {self.exit_code}"]
+        if self.missing:
+            noted.append(f"not written: {', '.join(self.missing)}")
         if self.left:
             noted.append(f"no flag names {', '.join(self.left)}: left on that machine")
         noted += [f"{path} names paths of that machine" for path in self.foreign]
@@ -134,7 +139,10 @@ def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: Mapping[str,
     except OSError as error:
         refused = errors.from_os_error(error)
         return dataclasses.replace(facts, status="failed", cause=refused.cause, mend=refused.mend)
-    return dataclasses.replace(facts, placed=tuple(placed), lost=tuple(lost), stdout=out, stderr=err)
+    # A folder is there if a file of it is.
+    made = {*ran.made, *(str(folder) for path in ran.made for folder in pathlib.PurePosixPath(path).parents)}
+    missing = () if ran.exit_code else tuple(one for one in asked.written() if one not in made)
+    return dataclasses.replace(facts, placed=tuple(placed), lost=tuple(lost), missing=missing, stdout=out, stderr=err)
 
 
 def _placed(
