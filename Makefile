@@ -166,7 +166,8 @@ triton: $(STAMP)
 # Ray for the tests of tftrt_tools/fleet, beside .venv: what else it needs is there.
 test-fleet: $(STAMP)
 	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target build/ray -c constraints.txt ray filelock msgpack
-	PYTHONPATH=$(CURDIR)/build/ray $(PY) -m pytest -m "$(TESTS)" -rs tests/rooms/fleet tests/rooms/studies/test_fleet_builds.py $(PYTEST_FLAGS)
+	PYTHONPATH=$(CURDIR)/build/ray $(PY) -m pytest -m "$(TESTS)" -rs tests/rooms/fleet tests/rooms/studies/test_fleet_builds.py \
+	  tests/rooms/studies/test_elsewhere_ray.py $(PYTEST_FLAGS)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

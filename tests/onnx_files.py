@@ -34,9 +34,9 @@ def write(path, nodes, inputs, outputs, constants=None, opset=13, outside=False,
     return str(path)
 
 
-def product(path, rows="batch", outside=False, **more):
-    """x [rows, 4] times a constant [4, 3] gives y."""
-    weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+def product(path, rows="batch", outside=False, seed=0, **more):
+    """x [rows, 4] times a constant [4, 3], drawn from a seed, gives y."""
+    weights = np.random.default_rng(seed).normal(size=(4, 3)).astype(np.float32)
     return write(
         path,
         [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],

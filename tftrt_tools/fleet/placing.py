@@ -15,6 +15,13 @@ _OF_RAY = ("CPU", "GPU", "memory", "object_store_memory")
 _HEAD = "node:__internal_head__"
 
 
+def check_type(name: str) -> None:
+    """Refuse a text that is no name of a kind of GPU: it becomes a part of a path. Raises: UsageError."""
+    # A name with a dot in front is none that `publish` takes.
+    if not name or name.startswith(".") or "/" in name or name != name.strip():
+        raise errors.UsageError(f"{name!r} is no kind of GPU", "give names such as T4 or L4")
+
+
 def gpu_types(nodes: Iterable[Mapping[str, float]]) -> tuple[str, ...]:
     """The kinds of GPU that machines with these resources have: those that Ray knows, and resources of the user's own on machines with
     a GPU."""

@@ -21,9 +21,10 @@ def search_path(*, first: str = "", last: str = "") -> str:
     return os.pathsep.join(filter(None, [first, *given, last]))
 
 
-def start() -> tuple[str | None, dict[str, str]]:
-    """(folder, environment variables) for a process of `command`, which calls `settle`."""
-    here = current_folder()
+def start(here: str = "") -> tuple[str | None, dict[str, str]]:
+    """(folder, environment variables) for a process of `command`, which calls `settle`. Args: here: the user's folder; by default the
+    current one."""
+    here = here or current_folder()
     return (START, {_FOLDER: here}) if here else (None, {})
 
 

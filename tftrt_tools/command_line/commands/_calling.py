@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tftrt_tools.base import errors, op_libraries
 from tftrt_tools.base.process import environment
-from tftrt_tools.command_line.commands import _flags
+from tftrt_tools.command_line.commands import _elsewhere_flags, _flags
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -57,6 +57,10 @@ def call(name: str, argv: Sequence[str]) -> int:
     if values is None or positional is None:
         return errors.EXIT_DONE
     _flags.check_needed(name, command, values, positional)
+    if place := _elsewhere_flags.asked(name, values):
+        from tftrt_tools.command_line.commands import _elsewhere
+
+        return _elsewhere.run(name, values, positional, place)
     with _runs(name, values):
         code: int = command.run(values, positional)
         return code
@@ -72,6 +76,7 @@ def result(name: str, argv: Sequence[str]) -> Any:
     if values is None or positional is None:
         raise errors.UsageError("--help is for the command line", f"help(tftrt_tools.{name}) explains the arguments")
     _flags.check_needed(name, command, values, positional)
+    _elsewhere_flags.check_here(name, values)
     with _runs(name, values):
         done = command.result(values, positional)
         try:

@@ -16,7 +16,7 @@ from absl import flags
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import whole_file
 from tftrt_tools.base.process import progress
-from tftrt_tools.command_line.commands import _help, _older, _places, _topics
+from tftrt_tools.command_line.commands import _elsewhere_flags, _help, _older, _places, _topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def parse(name: str, command: ModuleType, argv: Sequence[str]) -> tuple[flags.Fl
         print(_help.text(name, command, values))
         return None, None
     positional = _named_by_place(name, values, _help.places(command), positional)
-    _places.make_local(values, positional, getattr(command, "URLS", ()))
+    _places.make_local(values, positional, (*getattr(command, "URLS", ()), *_elsewhere_flags.urls(name)))
     if not getattr(command, "CHECKS_ITS_PLACES", False):
         check_places(values, getattr(command, "OUTPUTS", ()))
     written = {"json", "log_file", *getattr(command, "OUTPUTS", ())}
@@ -98,6 +98,7 @@ def _defined(name: str, command: _Defining) -> flags.FlagValues:
     flags.DEFINE_boolean("help", False, "print this help", short_name="h", flag_values=values)
     flags.DEFINE_string("json", None, "write the result as JSON to this file; - for stdout", flag_values=values)
     command.define(values)
+    _elsewhere_flags.define(name, values)
     for old, new in _older.names(name, values).items():
         values[old] = values[new]  # --help and files of flags skip a name that is not the flag's own
     return values

@@ -12,7 +12,7 @@ from absl import flags
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import local_gpus
-from tftrt_tools.command_line.commands import _output
+from tftrt_tools.command_line.commands import _elsewhere_flags, _output
 from tftrt_tools.fleet import place, session
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def read_local(values: flags.FlagValues, command: str, through_ray: bool = True)
             f"--on={values.on}: {command} uses the GPUs of one machine", "run it on one of the cluster, with --on=local"
         )
     if values.on not in ("", _LOCAL):
-        raise errors.UsageError(f"--on={values.on} is no place", f"give --on={_LOCAL}")
+        raise errors.UsageError(f"--on={values.on} is no place", f"give {place.FORMS}")
     found = place.parse(values.on)
     if found and through_ray:
         session.check()
@@ -73,13 +73,7 @@ def define(values: flags.FlagValues) -> None:
         "all that the fleet has",
         **text,
     )
-    flags.DEFINE_float(
-        "wait_seconds",
-        place.SECONDS,
-        "with --on=ray://…: how long to wait for a kind of GPU that the cluster does not have yet",
-        lower_bound=0.0,
-        **text,
-    )
+    _elsewhere_flags.define_wait(values)
 
 
 def define_load(values: flags.FlagValues) -> None:

@@ -48,7 +48,7 @@ def find(source: str, said: str = FLAG) -> Found:
     Args: said: the flag that named it, for messages; "" for an argument.
     Returns: Found. Raises: UsageError if it finds no known kind, or more than one.
     """
-    if not os.path.lexists(source) and _FUNCTION.match(source):
+    if is_function(source):
         return Found("function", ())
     said = f"{said}={source}" if said else source
     foreign.check(source, said)
@@ -69,6 +69,11 @@ def find(source: str, said: str = FLAG) -> Found:
         )
     ((kind, paths),) = kinds.items()
     return Found(kind, tuple(paths))
+
+
+def is_function(source: str) -> bool:
+    """Whether a text names a function of the user's own, module:function, and no file."""
+    return not os.path.lexists(source) and bool(_FUNCTION.match(source))
 
 
 def _whole(files: list[str], source: str, said: str) -> tuple[str, ...]:

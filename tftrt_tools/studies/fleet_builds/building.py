@@ -212,9 +212,7 @@ def _types(fleet: session.Fleet) -> tuple[str, ...]:
 
 def _checked(output: str, kind: str, overwrite: bool, model: str) -> pathlib.Path:
     """Where the model of a kind goes. A model that is there is looked at later. Raises: UsageError."""
-    # `publish` takes no name with a dot for a kind.
-    if not kind or kind.startswith(".") or os.sep in kind:
-        raise errors.UsageError(f"{kind!r} is no kind of GPU", "give names such as T4 or L4")
+    placing.check_type(kind)
     target = pathlib.Path(output, kind)
     return staging.check_target(target, overwrite or _is_model(target), [model])
 

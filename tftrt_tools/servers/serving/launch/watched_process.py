@@ -46,7 +46,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(command.death_signal, os.getpid()),
+                preexec_fn=die_with_parent(command.death_signal, os.getpid()),
             )
         except OSError as error:
             raise errors.TftrtError(
@@ -126,7 +126,7 @@ def to_stderr(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _die_with_parent(number: int, parent: int) -> Callable[[], None]:
+def die_with_parent(number: int, parent: int) -> Callable[[], None]:
     """Runs in the child before it becomes the server: let the system send it signal `number` when this process dies, even by SIGKILL."""
     prctl = ctypes.CDLL(None).prctl
 

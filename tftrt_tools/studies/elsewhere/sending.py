@@ -1,0 +1,204 @@
+"""Runs a command on machines of a cluster, one for each kind of GPU, and puts what it wrote in its place: each file or folder whole, and
+only after the command has ended. No TensorFlow here, and no Ray until it begins."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tftrt_tools.base import errors, records
+from tftrt_tools.base.files import scratch, whole_file
+from tftrt_tools.base.process import jobs
+from tftrt_tools.fleet import content, running, session, stack
+from tftrt_tools.fleet.place import SECONDS, Place
+from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
+from tftrt_tools.models.savedmodel import staging
+from tftrt_tools.studies.elsewhere import bundle, errand
+from tftrt_tools.studies.elsewhere.errand import Errand, Ran
+
+# Of several commands the first of these counts: what repeating does not mend comes before what it may mend.
+_WORST = (errors.EXIT_USAGE, errors.EXIT_CHECK, errors.EXIT_FAILED, errors.EXIT_UNSURE, errors.EXIT_DONE)
+
+
+@jobs.job
+def go() -> Callable[[Given], Ran]:
+    """Run a command among what has travelled."""
+    from tftrt_tools.studies.elsewhere import errand_job
+
+    return errand_job.job
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trip(records.Record):
+    """One run of the command. gpu_type: "" where any would do. exit_code: of the command, 1 where it came to no end; cause, mend: why.
+
+    placed: absolute paths of what was written here; lost: a line for each that could not be; missing: what the flags name and the command
+    has not written, though its exit code is 0. left, foreign: as Ran. stdout, stderr: what it printed.
+    """
+
+    gpu_type: str
+    status: Status
+    exit_code: int
+    where: Where | None = None
+    tries: int = 1
+    seconds: float = records.field(digits=2, default=0.0)
+    cause: str = ""
+    mend: str = ""
+    placed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def code(self) -> int:
+        """The exit code, with regard to what could not be written here."""
+        return self.exit_code or (errors.EXIT_FAILED if self.lost else errors.EXIT_DONE)
+
+    def notes(self) -> tuple[str, ...]:
+        """Lines about the run, which the command itself cannot know."""
+        on = f"on {self.where.text()}" if self.where else "nowhere"
+        again = f", in try {self.tries}" if self.tries > 1 else ""
+        noted = [f"ran {on} for {self.seconds:.0f} s{again}: exit code {self.exit_code}"]
+        if self.missing:
+            noted.append(f"not written: {', '.join(self.missing)}")
+        if self.left:
+            noted.append(f"no flag names {', '.join(self.left)}: left on that machine")
+        noted += [f"{path} names paths of that machine" for path in self.foreign]
+        return tuple(noted)
+
+
+def worst(codes: Sequence[int]) -> int:
+    """The exit code of several runs: 2, 3, 1, 4, 0, the first one that there is."""
+    return min(codes, key=lambda one: _WORST.index(one) if one in _WORST else _WORST.index(errors.EXIT_FAILED))
+
+
+def run(
+    errands: Mapping[str, Errand],
+    reads: Sequence[str],
+    overwrite: bool,
+    place: Place,
+    changed: Callable[[Sequence[Row]], None] = lambda rows: None,
+    ended: Callable[[Trip], None] = lambda trip: None,
+    place_seconds: float = SECONDS,
+) -> tuple[Trip, ...]:
+    """Run errands side by side.
+
+    Args: errands: {kind of GPU, "" for any: Errand}; they write at different places. reads: absolute paths of all that they read.
+      overwrite: whether models at their folders may be replaced. changed, place_seconds: as running.run. ended: is told each Trip when its
+      files are in their places.
+
+    Returns: a Trip for each, in the order of the errands. Raises: UsageError, TftrtError; Interrupted, which says what is written.
+    """
+    folders = {str(pathlib.Path(path).parent) for one in errands.values() for path in one.written()}
+    folders |= {one.current for one in errands.values()}
+    models = {model: bundle.state(model) for one in errands.values() for model in one.models}
+    with bundle.bundled(reads, folders) as root:
+        packed = content.pack(root)
+    tasks = [
+        Task(name=kind or one.words[0], job=go, request=one.to_dict(), content=packed, gpu_type=kind)
+        for kind, one in errands.items()
+    ]
+    trips: dict[str, Trip] = {}
+    with _told(trips), session.opened(place) as fleet:
+        wanted = stack.here()
+        with contextlib.closing(running.run(fleet, tasks, wanted, changed, place_seconds)) as outcomes:
+            for outcome in outcomes:
+                kind = outcome.task.gpu_type
+                trips[kind] = _trip(outcome, errands[kind], overwrite, models)
+                ended(trips[kind])
+    return tuple(trips[kind] for kind in errands)
+
+
+def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: Mapping[str, bundle.State]) -> Trip:
+    facts = Trip(
+        gpu_type=outcome.task.gpu_type,
+        status=outcome.status,
+        exit_code=errors.EXIT_FAILED,
+        where=outcome.where,
+        tries=outcome.tries,
+        seconds=outcome.seconds,
+    )
+    if outcome.error is not None:
+        return dataclasses.replace(facts, cause=outcome.error.cause, mend=outcome.error.mend)
+    assert outcome.output is not None
+    ran: Ran = outcome.answer
+    facts = dataclasses.replace(facts, exit_code=ran.exit_code, left=ran.left, foreign=ran.foreign)
+    try:
+        with scratch.folder("back") as folder:
+            came = content.unpack(outcome.output, pathlib.Path(folder, "came"))
+            placed, lost = _placed(came / errand.FILES, ran, asked, overwrite, models)
+            out, err = ((came / name).read_text(errors="backslashreplace") for name in (errand.STDOUT, errand.STDERR))
+    except OSError as error:
+        refused = errors.from_os_error(error)
+        return dataclasses.replace(facts, status="failed", cause=refused.cause, mend=refused.mend)
+    # A folder is there if a file of it is.
+    made = {*ran.made, *(str(folder) for path in ran.made for folder in pathlib.PurePosixPath(path).parents)}
+    missing = () if ran.exit_code else tuple(one for one in asked.written() if one not in made)
+    return dataclasses.replace(facts, placed=tuple(placed), lost=tuple(lost), missing=missing, stdout=out, stderr=err)
+
+
+def _placed(
+    came: pathlib.Path, ran: Ran, asked: Errand, overwrite: bool, models: Mapping[str, bundle.State]
+) -> tuple[list[str], list[str]]:
+    """Put files and folders in their places. Returns: (their paths, a line for each that has none)."""
+    placed: list[str] = []
+    lost: list[str] = []
+    # Before anything is written: a file of this run may lie in the model, too.
+    changed = [model for model in asked.models if bundle.state(model) != models[model]]
+    for folder in asked.folders:
+        if errand.below(came, folder).is_dir():
+            _tried(folder, functools.partial(_put_folder, came, folder, overwrite), placed, lost)
+    # What travelled is looked at again: a machine of the cluster may have another version, or no good intent.
+    for path in ran.made:
+        if not asked.may_write(path) or any(path.startswith(f"{folder}/") for folder in asked.folders):
+            continue
+        _tried(path, functools.partial(_put_file, came, path, asked.model_of(path), changed), placed, lost)
+    return placed, lost
+
+
+def _tried(path: str, put: Callable[[], None], placed: list[str], lost: list[str]) -> None:
+    try:
+        put()
+        placed.append(path)
+    except OSError as error:
+        lost.append(errors.from_os_error(error).cause)
+    except errors.TftrtError as error:
+        lost.append(error.cause)
+
+
+def _put_folder(came: pathlib.Path, folder: str, overwrite: bool) -> None:
+    with staging.staged(os.path.realpath(folder), overwrite) as stage:
+        for one in errand.below(came, folder).iterdir():
+            shutil.move(one, stage / one.name)
+
+
+def _put_file(came: pathlib.Path, path: str, model: str | None, changed: Sequence[str]) -> None:
+    """Args: model: in whose passport it goes; changed: models that are not those that were sent."""
+    if model in changed:
+        raise errors.TftrtError(f"{model} has changed meanwhile, so {os.path.basename(path)} was not kept with it")
+    if model is not None:
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(errand.below(came, path), "rb") as file, whole_file.replacing(path) as target:
+        shutil.copyfileobj(file, target, 1 << 20)
+
+
+@contextlib.contextmanager
+def _told(trips: Mapping[str, Trip]) -> Iterator[None]:
+    """On Ctrl-C, SIGTERM and where the fleet goes, say what is written."""
+    try:
+        yield
+    except (KeyboardInterrupt, errors.TftrtError) as error:
+        written = [path for one in trips.values() for path in one.placed]
+        if not written:
+            raise
+        cause = error.cause if isinstance(error, errors.Ending) else "interrupted"
+        kind = errors.Interrupted if isinstance(error, KeyboardInterrupt) else errors.TftrtError
+        raise kind(cause, f"written: {', '.join(written)}") from error
