@@ -149,13 +149,13 @@ def parsed(*words):
     return _elsewhere._with_work_dir(words[0], values, positional), positional
 
 
-def errand(*words, gpu_type=""):
-    return _elsewhere._errand(words[0], *parsed(*words), gpu_type)
+def request(*words, gpu_type=""):
+    return _elsewhere._request(words[0], *parsed(*words), gpu_type)
 
 
 def test_words_keep_blanks_quotes_and_relative_names_and_say_where_absolute_ones_are(files):
     (files / "a 'b\" c").mkdir()
-    found = errand(
+    found = request(
         "verify", "m.onnx", "a 'b\" c/../n.onnx", "--json=a 'b\" c/o,p.json", f"--data={files}/rows.npy", "--nowrite"
     )
     flags, places = found.words[1:-3], found.words[-3:]
@@ -165,7 +165,7 @@ def test_words_keep_blanks_quotes_and_relative_names_and_say_where_absolute_ones
 
 
 def test_two_slashes_in_front_are_one(files):
-    found = errand("verify", f"/{files}/m.onnx", "n.onnx", f"--json=/{files}/o.json")
+    found = request("verify", f"/{files}/m.onnx", "n.onnx", f"--json=/{files}/o.json")
     assert found.files == (f"{files}/o.json",) and f"\0{files}/m.onnx" in found.words
 
 
@@ -182,30 +182,30 @@ def test_the_words_are_read_as_they_were_typed(files):
     ]
     words = ["regress", "--native=m.onnx", "--candidate=-n.onnx", *words[3:], "--goals=rows.npy", "--shapes=x:1,2"]
     values, _ = _flags.parse("regress", module("regress"), words[1:])
-    again, positional = _flags.parse("regress", module("regress"), errand(*words).words[1:])
+    again, positional = _flags.parse("regress", module("regress"), request(*words).words[1:])
     assert positional == [] and {one: again[one].value for one in again} == {one: values[one].value for one in values}
 
 
 def test_each_of_several_kinds_writes_at_places_of_its_own(files):
     words = ["profile", "m.onnx", "--json=p.json", "--trace=t.json.gz", "--html=h"]
-    found = errand(*words, "--nowrite", gpu_type="T4")
+    found = request(*words, "--nowrite", gpu_type="T4")
     assert sorted(map(os.path.basename, found.files)) == ["h-T4", "p-T4.json", "t-T4.json.gz"]
     assert "--trace=t-T4.json.gz" in found.words
     words = ["tune", "m.onnx", "--data=rows.npy", "--accuracy=top1:threshold=1", "--shapes=x:1", "--output=out"]
-    assert errand(*words, gpu_type="L4").folders == (f"{files}/tune-m.onnx/L4", f"{files}/out/L4")
-    assert errand(*words).folders == (f"{files}/tune-m.onnx", f"{files}/out")
+    assert request(*words, gpu_type="L4").folders == (f"{files}/tune-m.onnx/L4", f"{files}/out/L4")
+    assert request(*words).folders == (f"{files}/tune-m.onnx", f"{files}/out")
 
 
 def test_what_is_written_is_bounded_by_what_the_flags_name(files):
-    found = errand("export", "m.onnx", "--output=o.onnx", "--json=j")
+    found = request("export", "m.onnx", "--output=o.onnx", "--json=j")
     allowed = ("o.onnx", "o.onnx.data", "o.serving_default.onnx", "j")
     assert all(found.may_write(f"{files}/{one}") for one in allowed)
     others = ("o", "other.onnx", "oo.onnx", "j.txt", "deep/o.onnx", "../o.onnx", "m.onnx", "deep/../j")
     assert not any(found.may_write(f"{files}/{one}") for one in others)
-    kept = errand("verify", "m.onnx", "model")
+    kept = request("verify", "m.onnx", "model")
     assert kept.may_write(f"{files}/model/assets.extra/tftrt/verify.json")
     assert not any(kept.may_write(f"{files}/model/{one}") for one in ("saved_model.pb", "assets.extra/warmup"))
-    assert errand("verify", "m.onnx", "model", "--nowrite").models == () == errand("verify", "model", "m.onnx").models
+    assert request("verify", "m.onnx", "model", "--nowrite").models == () == request("verify", "model", "m.onnx").models
 
 
 def test_what_is_read_has_all_parts_of_a_model_and_all_files_of_data(files):

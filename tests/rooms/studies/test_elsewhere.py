@@ -30,8 +30,8 @@ from tftrt_tools.fleet import content
 from tftrt_tools.fleet.place import parse
 from tftrt_tools.fleet.task import Given, Outcome, Where
 from tftrt_tools.models.savedmodel import files as model_files
-from tftrt_tools.studies.elsewhere import bundle, errand, errand_job, sending
-from tftrt_tools.studies.elsewhere.errand import Errand
+from tftrt_tools.studies.elsewhere import bundle, request, request_job, sending
+from tftrt_tools.studies.elsewhere.request import Request
 
 ADDRESS = "ray://127.0.0.1:10001"
 # A command that takes a minute if nobody ends it.
@@ -271,7 +271,7 @@ def test_a_link_among_what_is_written_comes_as_what_it_leads_to(tmp_path):
     (root / "w/real").write_text("1")
     (root / "w/a").symlink_to(root / "w/real")
     output.mkdir()
-    assert errand_job._taken("/w/a", str(root), output) and errand_job._taken("/w/real", str(root), output)
+    assert request_job._taken("/w/a", str(root), output) and request_job._taken("/w/real", str(root), output)
     assert content.unpack(content.pack(output), tmp_path / "came").joinpath("files/w/a").read_text() == "1"
 
 
@@ -293,7 +293,7 @@ def test_an_interrupt_says_what_is_written(here, fleet, tftrt):
 def given(here, tmp_path, *words, **changes):
     """What a machine is given for a command. Returns: Given."""
     values, positional = _flags.parse(words[0], module(words[0]), words[1:])
-    asked = dataclasses.replace(_elsewhere._errand(words[0], values, positional, ""), **changes)
+    asked = dataclasses.replace(_elsewhere._request(words[0], values, positional, ""), **changes)
     with bundle.bundled(_elsewhere._reads(words[0], values, positional), [asked.current]) as root:
         sent = content.unpack(content.pack(root), tmp_path / "sent")
     return Given(request=asked.to_dict(), content=str(sent), output=str(tmp_path / "output"))
@@ -302,17 +302,17 @@ def given(here, tmp_path, *words, **changes):
 def test_a_file_that_no_flag_names_stays_there_and_is_told(here, tmp_path):
     ran = sending.go.run(given(here, tmp_path, "verify", "m.onnx", "n.onnx", "--json=out.json", files=())).result
     assert ran.exit_code == 0 and ran.left == (f"{here}/out.json",) and ran.made == ()
-    assert not (tmp_path / "output" / errand.FILES).exists()
+    assert not (tmp_path / "output" / request.FILES).exists()
 
 
 def test_what_no_flag_names_is_not_written_here_either(here, tmp_path):
     """A machine of the cluster may be another version, or worse."""
     came = tmp_path / "came"
     for name in ("out.json", "m.onnx"):
-        errand.below(came, f"{here}/{name}").parent.mkdir(parents=True, exist_ok=True)
-        errand.below(came, f"{here}/{name}").write_text("new")
-    asked = Errand(words=(), current=str(here), files=(f"{here}/out.json",))
-    ran = errand.Ran(exit_code=0, made=(f"{here}/out.json", f"{here}/m.onnx", f"{here}/x/../m.onnx"))
+        request.below(came, f"{here}/{name}").parent.mkdir(parents=True, exist_ok=True)
+        request.below(came, f"{here}/{name}").write_text("new")
+    asked = Request(words=(), current=str(here), files=(f"{here}/out.json",))
+    ran = request.Response(exit_code=0, made=(f"{here}/out.json", f"{here}/m.onnx", f"{here}/x/../m.onnx"))
     before = (here / "m.onnx").read_bytes()
     assert sending._placed(came, ran, asked, False, {}) == ([f"{here}/out.json"], [])
     assert (here / "m.onnx").read_bytes() == before
@@ -320,7 +320,7 @@ def test_what_no_flag_names_is_not_written_here_either(here, tmp_path):
 
 def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monkeypatch):
     """A fleet tries again what was killed from outside, which the system does for want of memory."""
-    monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"errand-{os.getpid()}")
+    monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"request-{os.getpid()}")
     asked = given(here, tmp_path, *LONG)
     raised = []
 
@@ -338,7 +338,7 @@ def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monke
 
 
 def test_a_command_ends_with_its_errand(here, tmp_path, monkeypatch):
-    monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"errand-ends-{os.getpid()}")
+    monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"request-ends-{os.getpid()}")
     asked = given(here, tmp_path, *LONG)
     with child.worker(sending.go.target) as worker:
         one = threading.Thread(target=lambda: _call(worker, asked))
@@ -372,11 +372,11 @@ def _command_of(mark, number=0):
 
 
 def told_to_end(monkeypatch, tmp_path, code):
-    """Run a program of Python in the place of a command. Returns: its exit code. Raises: as the errand."""
-    monkeypatch.setattr(errand_job.interpreter, "command", lambda *_: [sys.executable, "-c", code])
+    """Run a program of Python in the place of a command. Returns: its exit code. Raises: as the request."""
+    monkeypatch.setattr(request_job.interpreter, "command", lambda *_: [sys.executable, "-c", code])
     output = tmp_path / "output"
     output.mkdir(exist_ok=True)
-    return errand_job._run(Errand(words=("x",), current="/"), str(tmp_path), output)
+    return request_job._run(Request(words=("x",), current="/"), str(tmp_path), output)
 
 
 def test_a_full_disk_is_the_machines_trouble_and_another_failure_is_not(tmp_path, monkeypatch):
@@ -405,12 +405,14 @@ def test_the_root_goes_from_texts_and_is_told_of_other_files(tmp_path):
     other.write_bytes(b"\0" + f"{root}/home".encode())
     plain.write_bytes(b"\0\1")
     (tmp_path / "empty").touch()
-    assert errand_job._own(text, root) and json.loads(text.read_text()) == {"a": "/home/m", "b": "/"}
-    assert errand_job._own(packed, root) and gzip.decompress(packed.read_bytes()) == b"/home/m"
-    assert not errand_job._own(other, root) and other.read_bytes() == b"\0" + f"{root}/home".encode()
-    assert errand_job._own(plain, root) and errand_job._own(tmp_path / "empty", root)
-    trip = sending.Trip(gpu_type="", status="done", exit_code=0, foreign=("/o/c.pb",), left=("/o/x",), tries=2)
-    assert trip.notes() == (
+    assert request_job._own(text, root) and json.loads(text.read_text()) == {"a": "/home/m", "b": "/"}
+    assert request_job._own(packed, root) and gzip.decompress(packed.read_bytes()) == b"/home/m"
+    assert not request_job._own(other, root) and other.read_bytes() == b"\0" + f"{root}/home".encode()
+    assert request_job._own(plain, root) and request_job._own(tmp_path / "empty", root)
+    remote_run = sending.RemoteRun(
+        gpu_type="", status="done", exit_code=0, foreign=("/o/c.pb",), left=("/o/x",), tries=2
+    )
+    assert remote_run.notes() == (
         "ran nowhere for 0 s, in try 2: exit code 0",
         "no flag names /o/x: left on that machine",
         "/o/c.pb names paths of that machine",
@@ -424,10 +426,10 @@ def test_links_to_files_and_folders_arrive_as_what_they_lead_to(tmp_path):
     (tmp_path / "data").symlink_to(tmp_path / "real")
     with bundle.bundled([str(tmp_path / "data")], ["/w/here"]) as root:
         there = content.unpack(content.pack(root), tmp_path / "there")
-    assert errand.below(there, f"{tmp_path}/data/deep/one").read_text() == "1"
-    assert errand.below(there, "/w/here").is_dir() and not os.path.exists(root)
+    assert request.below(there, f"{tmp_path}/data/deep/one").read_text() == "1"
+    assert request.below(there, "/w/here").is_dir() and not os.path.exists(root)
 
 
 def test_a_place_that_no_fleet_answers_at_leaves_nothing(here, monkeypatch):
     with pytest.raises(errors.TftrtError):
-        sending.run({"": Errand(words=("doctor",), current=str(here))}, [], False, parse("ray://127.0.0.1:1"))
+        sending.run({"": Request(words=("doctor",), current=str(here))}, [], False, parse("ray://127.0.0.1:1"))

@@ -19,15 +19,15 @@ from tftrt_tools.models.inputs import find
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.savedmodel import files, staging
 from tftrt_tools.models.sources import kinds
-from tftrt_tools.studies.elsewhere import bundle, errand, sending
-from tftrt_tools.studies.elsewhere.errand import Errand
+from tftrt_tools.studies.elsewhere import bundle, request, sending
+from tftrt_tools.studies.elsewhere.request import Request
 from tftrt_tools.tensorrt.exporting import earlier
 
 if TYPE_CHECKING:
     from absl import flags
 
     from tftrt_tools.fleet.place import Place
-    from tftrt_tools.studies.elsewhere.sending import Trip
+    from tftrt_tools.studies.elsewhere.sending import RemoteRun
 
 _STDOUT = "-"
 _TWO_SUFFIXES = (".gz",)
@@ -42,15 +42,15 @@ def run(name: str, values: flags.FlagValues, positional: Sequence[str], place: P
     _check_stays(name, values)
     values = _with_work_dir(name, values, positional)
     reads = _reads(name, values, positional)
-    errands = {one: _errand(name, values, positional, one if len(types) > 1 else "") for one in types}
-    _check_places(values, errands.values(), reads)
+    requests = {one: _request(name, values, positional, one if len(types) > 1 else "") for one in types}
+    _check_places(values, requests.values(), reads)
     session.check()
-    weights = [(path, found) for one in errands.values() for path in one.families if (found := earlier.weights(path))]
+    weights = [(path, found) for one in requests.values() for path in one.families if (found := earlier.weights(path))]
     with _fleet.live() as changed:
         overwrite = "overwrite" in values and bool(values.overwrite)
-        trips = sending.run(errands, reads, overwrite, place, changed, place_seconds=values.wait_seconds)
-    code = _shown(trips)
-    placed = {path for one in trips for path in one.placed}
+        remote_runs = sending.run(requests, reads, overwrite, place, changed, place_seconds=values.wait_seconds)
+    code = _shown(remote_runs)
+    placed = {path for one in remote_runs for path in one.placed}
     # As `export` does where it writes: there it could not see them.
     removed, stay = earlier.cleared(found for path, found in weights if path in placed)
     for line in (*(f"removed: {path}, the weights of the file that was there before" for path in removed), *stay):
@@ -58,10 +58,10 @@ def run(name: str, values: flags.FlagValues, positional: Sequence[str], place: P
     return code
 
 
-def _shown(trips: Sequence[Trip]) -> int:
+def _shown(remote_runs: Sequence[RemoteRun]) -> int:
     """Print what came back. Returns: the exit code."""
-    for one in trips:
-        about = f"{one.gpu_type}: " if len(trips) > 1 else ""
+    for one in remote_runs:
+        about = f"{one.gpu_type}: " if len(remote_runs) > 1 else ""
         if about:
             print(f"{one.gpu_type}:", flush=True)
         sys.stdout.write(one.stdout)
@@ -73,9 +73,9 @@ def _shown(trips: Sequence[Trip]) -> int:
             print(f"tftrt: error: {about}{line}", file=sys.stderr)
         if one.cause and about:
             print(f"tftrt: error: {about}{one.cause}\n  {one.mend}", file=sys.stderr)
-    if len(trips) == 1 and trips[0].cause:
-        raise errors.TftrtError(trips[0].cause, trips[0].mend)
-    return sending.worst([one.code for one in trips])
+    if len(remote_runs) == 1 and remote_runs[0].cause:
+        raise errors.TftrtError(remote_runs[0].cause, remote_runs[0].mend)
+    return sending.worst([one.code for one in remote_runs])
 
 
 def _check_stays(name: str, values: flags.FlagValues) -> None:
@@ -171,7 +171,7 @@ def _of_data(source: str, flag: str) -> list[str]:
     return list(found.files)
 
 
-def _errand(name: str, values: flags.FlagValues, positional: Sequence[str], gpu_type: str) -> Errand:
+def _request(name: str, values: flags.FlagValues, positional: Sequence[str], gpu_type: str) -> Request:
     """Args: gpu_type: where there are several; each writes at places of its own."""
     words = [name]
     written: dict[str, list[str]] = {kind: [] for kind in _travel.WRITTEN}
@@ -192,7 +192,7 @@ def _errand(name: str, values: flags.FlagValues, positional: Sequence[str], gpu_
             f"{name} keeps its result in {positional[_travel.COMMANDS[name].keeps or 0]}, which has room for that of one kind of GPU",
             "add --nowrite, or name one kind in --gpu_types",
         )
-    return Errand(
+    return Request(
         words=(*words, "--", *(_travelled(one) for one in positional)),
         current=os.getcwd(),
         files=tuple(written["file"]),
@@ -211,9 +211,9 @@ def _kept(name: str, values: flags.FlagValues, positional: Sequence[str]) -> tup
     return (_absolute(model),) if os.path.isdir(model) else ()
 
 
-def _check_places(values: flags.FlagValues, errands: Iterable[Errand], reads: Sequence[str]) -> None:
+def _check_places(values: flags.FlagValues, requests: Iterable[Request], reads: Sequence[str]) -> None:
     """Raise UsageError where what comes back could not be written."""
-    for one in errands:
+    for one in requests:
         whole_file.check_places((*one.files, *one.families))
         for path in (*one.files, *one.families):
             if whole_file.is_stream(path):
@@ -256,7 +256,7 @@ def _travelled(value: Any, words: Sequence[str] = ()) -> Any:
         return [_travelled(one, words) for one in value]
     if value in words or value == _STDOUT or not (os.path.isabs(value) or ".." in pathlib.PurePath(value).parts):
         return value
-    return errand.ROOT + _absolute(value)
+    return request.ROOT + _absolute(value)
 
 
 def _of_type(path: str, gpu_type: str, is_folder: bool, flag: str) -> str:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-# model: the path of a model. data: what `find` finds. read: another file or folder. file, family, folder: what is written, as of Errand.
+# model: the path of a model. data: what `find` finds. read: another file or folder. file, family, folder: what is written, as of Request.
 # plain: no path. fleet: where the command runs. stays: it speaks of this machine, and does not travel. code: may name a function of the
 # user's own, module:function, which does not travel; otherwise plain.
 Class = Literal["model", "data", "read", "file", "family", "folder", "plain", "fleet", "stays", "code"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
-from tftrt_tools.studies.elsewhere import errand
+from tftrt_tools.studies.elsewhere import request
 
 # {path below a folder: what tells a file from a later one of its name}.
 State = dict[str, tuple[int, int, int]]
@@ -23,7 +23,7 @@ def bundled(paths: Iterable[str], folders: Iterable[str]) -> Iterator[str]:
         root = os.path.join(home, "root")
         os.mkdir(root)
         for folder in folders:
-            errand.below(root, folder).mkdir(parents=True, exist_ok=True)
+            request.below(root, folder).mkdir(parents=True, exist_ok=True)
         for path in paths:
             _link(path, root)
         yield root
@@ -40,7 +40,7 @@ def _link(path: str, root: str) -> None:
     if not os.path.isdir(path):
         _link_file(path, root)
         return
-    errand.below(root, path).mkdir(parents=True, exist_ok=True)
+    request.below(root, path).mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
     for folder, names, found in os.walk(path, followlinks=True):
         real = os.path.realpath(folder)
@@ -48,14 +48,14 @@ def _link(path: str, root: str) -> None:
             names[:] = []
             continue
         seen.add(real)
-        errand.below(root, folder).mkdir(parents=True, exist_ok=True)
+        request.below(root, folder).mkdir(parents=True, exist_ok=True)
         for name in found:
             _link_file(os.path.join(folder, name), root)
 
 
 def _link_file(path: str, root: str) -> None:
     check(path)
-    place = errand.below(root, path)
+    place = request.below(root, path)
     place.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         place.symlink_to(os.path.realpath(path))

@@ -18,27 +18,27 @@ from tftrt_tools.fleet import content, running, session, stack
 from tftrt_tools.fleet.place import SECONDS, Place
 from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
 from tftrt_tools.models.savedmodel import staging
-from tftrt_tools.studies.elsewhere import bundle, errand
-from tftrt_tools.studies.elsewhere.errand import Errand, Ran
+from tftrt_tools.studies.elsewhere import bundle, request
+from tftrt_tools.studies.elsewhere.request import Request, Response
 
 # Of several commands the first of these counts: what repeating does not mend comes before what it may mend.
 _WORST = (errors.EXIT_USAGE, errors.EXIT_CHECK, errors.EXIT_FAILED, errors.EXIT_UNSURE, errors.EXIT_DONE)
 
 
 @jobs.job
-def go() -> Callable[[Given], Ran]:
+def run_there() -> Callable[[Given], Response]:
     """Run a command among what has travelled."""
-    from tftrt_tools.studies.elsewhere import errand_job
+    from tftrt_tools.studies.elsewhere import request_job
 
-    return errand_job.job
+    return request_job.job
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Trip(records.Record):
+class RemoteRun(records.Record):
     """One run of the command. gpu_type: "" where any would do. exit_code: of the command, 1 where it came to no end; cause, mend: why.
 
     placed: absolute paths of what was written here; lost: a line for each that could not be; missing: what the flags name and the command
-    has not written, though its exit code is 0. left, foreign: as Ran. stdout, stderr: what it printed.
+    has not written, though its exit code is 0. left, foreign: as Response. stdout, stderr: what it printed.
     """
 
     gpu_type: str
@@ -81,44 +81,45 @@ def worst(codes: Sequence[int]) -> int:
 
 
 def run(
-    errands: Mapping[str, Errand],
+    requests: Mapping[str, Request],
     reads: Sequence[str],
     overwrite: bool,
     place: Place,
     changed: Callable[[Sequence[Row]], None] = lambda rows: None,
-    ended: Callable[[Trip], None] = lambda trip: None,
+    ended: Callable[[RemoteRun], None] = lambda remote_run: None,
     place_seconds: float = SECONDS,
-) -> tuple[Trip, ...]:
-    """Run errands side by side.
+) -> tuple[RemoteRun, ...]:
+    """Run requests side by side.
 
-    Args: errands: {kind of GPU, "" for any: Errand}; they write at different places. reads: absolute paths of all that they read.
-      overwrite: whether models at their folders may be replaced. changed, place_seconds: as running.run. ended: is told each Trip when its
-      files are in their places.
+    Args: requests: {kind of GPU, "" for any: Request}; they write at different places. reads: absolute paths of all that they read.
+      overwrite: whether models at their folders may be replaced. changed, place_seconds: as running.run. ended: is told each RemoteRun
+      when its files are in their places.
 
-    Returns: a Trip for each, in the order of the errands. Raises: UsageError, TftrtError; Interrupted, which says what is written.
+    Returns: a RemoteRun for each, in the order of the requests. Raises: UsageError, TftrtError; Interrupted, which says what is written.
     """
-    folders = {str(pathlib.Path(path).parent) for one in errands.values() for path in one.written()}
-    folders |= {one.current for one in errands.values()}
-    models = {model: bundle.state(model) for one in errands.values() for model in one.models}
-    with bundle.bundled(reads, folders) as root:
+    folders = {str(pathlib.Path(path).parent) for one in requests.values() for path in one.written()}
+    folders |= {one.current for one in requests.values()}
+    models = {model: bundle.state(model) for one in requests.values() for model in one.models}
+    remote_runs: dict[str, RemoteRun] = {}
+    # What is packed is read again when it is sent.
+    with bundle.bundled(reads, folders) as root, _told(remote_runs):
         packed = content.pack(root)
-    tasks = [
-        Task(name=kind or one.words[0], job=go, request=one.to_dict(), content=packed, gpu_type=kind)
-        for kind, one in errands.items()
-    ]
-    trips: dict[str, Trip] = {}
-    with _told(trips), session.opened(place) as fleet:
-        wanted = stack.here()
-        with contextlib.closing(running.run(fleet, tasks, wanted, changed, place_seconds)) as outcomes:
-            for outcome in outcomes:
-                kind = outcome.task.gpu_type
-                trips[kind] = _trip(outcome, errands[kind], overwrite, models)
-                ended(trips[kind])
-    return tuple(trips[kind] for kind in errands)
+        tasks = [
+            Task(name=kind or one.words[0], job=run_there, request=one.to_dict(), content=packed, gpu_type=kind)
+            for kind, one in requests.items()
+        ]
+        with session.opened(place) as fleet:
+            wanted = stack.here()
+            with contextlib.closing(running.run(fleet, tasks, wanted, changed, place_seconds)) as outcomes:
+                for outcome in outcomes:
+                    kind = outcome.task.gpu_type
+                    remote_runs[kind] = _remote_run(outcome, requests[kind], overwrite, models)
+                    ended(remote_runs[kind])
+    return tuple(remote_runs[kind] for kind in requests)
 
 
-def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: Mapping[str, bundle.State]) -> Trip:
-    facts = Trip(
+def _remote_run(outcome: Outcome, asked: Request, overwrite: bool, models: Mapping[str, bundle.State]) -> RemoteRun:
+    facts = RemoteRun(
         gpu_type=outcome.task.gpu_type,
         status=outcome.status,
         exit_code=errors.EXIT_FAILED,
@@ -129,13 +130,13 @@ def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: Mapping[str,
     if outcome.error is not None:
         return dataclasses.replace(facts, cause=outcome.error.cause, mend=outcome.error.mend)
     assert outcome.output is not None
-    ran: Ran = outcome.answer
+    ran: Response = outcome.answer
     facts = dataclasses.replace(facts, exit_code=ran.exit_code, left=ran.left, foreign=ran.foreign)
     try:
         with scratch.folder("back") as folder:
             came = content.unpack(outcome.output, pathlib.Path(folder, "came"))
-            placed, lost = _placed(came / errand.FILES, ran, asked, overwrite, models)
-            out, err = ((came / name).read_text(errors="backslashreplace") for name in (errand.STDOUT, errand.STDERR))
+            placed, lost = _placed(came / request.FILES, ran, asked, overwrite, models)
+            out, err = ((came / name).read_text(errors="backslashreplace") for name in (request.STDOUT, request.STDERR))
     except OSError as error:
         refused = errors.from_os_error(error)
         return dataclasses.replace(facts, status="failed", cause=refused.cause, mend=refused.mend)
@@ -146,7 +147,7 @@ def _trip(outcome: Outcome, asked: Errand, overwrite: bool, models: Mapping[str,
 
 
 def _placed(
-    came: pathlib.Path, ran: Ran, asked: Errand, overwrite: bool, models: Mapping[str, bundle.State]
+    came: pathlib.Path, ran: Response, asked: Request, overwrite: bool, models: Mapping[str, bundle.State]
 ) -> tuple[list[str], list[str]]:
     """Put files and folders in their places. Returns: (their paths, a line for each that has none)."""
     placed: list[str] = []
@@ -154,7 +155,7 @@ def _placed(
     # Before anything is written: a file of this run may lie in the model, too.
     changed = [model for model in asked.models if bundle.state(model) != models[model]]
     for folder in asked.folders:
-        if errand.below(came, folder).is_dir():
+        if request.below(came, folder).is_dir():
             _tried(folder, functools.partial(_put_folder, came, folder, overwrite), placed, lost)
     # What travelled is looked at again: a machine of the cluster may have another version, or no good intent.
     for path in ran.made:
@@ -176,7 +177,7 @@ def _tried(path: str, put: Callable[[], None], placed: list[str], lost: list[str
 
 def _put_folder(came: pathlib.Path, folder: str, overwrite: bool) -> None:
     with staging.staged(os.path.realpath(folder), overwrite) as stage:
-        for one in errand.below(came, folder).iterdir():
+        for one in request.below(came, folder).iterdir():
             shutil.move(one, stage / one.name)
 
 
@@ -186,17 +187,17 @@ def _put_file(came: pathlib.Path, path: str, model: str | None, changed: Sequenc
         raise errors.TftrtError(f"{model} has changed meanwhile, so {os.path.basename(path)} was not kept with it")
     if model is not None:
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with open(errand.below(came, path), "rb") as file, whole_file.replacing(path) as target:
+    with open(request.below(came, path), "rb") as file, whole_file.replacing(path) as target:
         shutil.copyfileobj(file, target, 1 << 20)
 
 
 @contextlib.contextmanager
-def _told(trips: Mapping[str, Trip]) -> Iterator[None]:
+def _told(remote_runs: Mapping[str, RemoteRun]) -> Iterator[None]:
     """On Ctrl-C, SIGTERM and where the fleet goes, say what is written."""
     try:
         yield
     except (KeyboardInterrupt, errors.TftrtError) as error:
-        written = [path for one in trips.values() for path in one.placed]
+        written = [path for one in remote_runs.values() for path in one.placed]
         if not written:
             raise
         cause = error.cause if isinstance(error, errors.Ending) else "interrupted"

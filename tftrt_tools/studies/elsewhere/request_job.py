@@ -19,8 +19,8 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.process import interpreter, starting
 from tftrt_tools.fleet.task import Given
 from tftrt_tools.servers.serving.launch import watched_process
-from tftrt_tools.studies.elsewhere import bundle, errand
-from tftrt_tools.studies.elsewhere.errand import Errand, Ran
+from tftrt_tools.studies.elsewhere import bundle, request
+from tftrt_tools.studies.elsewhere.request import Request, Response
 
 _MODULE = "tftrt_tools"
 _GZIP = b"\x1f\x8b"
@@ -28,9 +28,9 @@ _GZIP = b"\x1f\x8b"
 _ERROR = "tftrt: error: "
 
 
-def job(given: Given) -> Ran:
+def job(given: Given) -> Response:
     """Run it. Raises: TftrtError where the command did not come to an end of its own."""
-    asked = Errand.from_dict(given.request)
+    asked = Request.from_dict(given.request)
     root, output = os.path.realpath(given.content), pathlib.Path(given.output)
     output.mkdir()
     before = bundle.state(root)
@@ -40,17 +40,17 @@ def job(given: Given) -> Ran:
     for path in _changed(root, before):
         (made if asked.may_write(path) else left).append(path)
     # Links first: what they lead to is moved, too.
-    made.sort(key=lambda path: not errand.below(root, path).is_symlink())
+    made.sort(key=lambda path: not request.below(root, path).is_symlink())
     foreign = [path for path in made if not _taken(path, root, output)]
-    return Ran(exit_code=code, made=tuple(made), left=tuple(left), foreign=tuple(foreign))
+    return Response(exit_code=code, made=tuple(made), left=tuple(left), foreign=tuple(foreign))
 
 
-def _run(asked: Errand, root: str, output: pathlib.Path) -> int:
+def _run(asked: Request, root: str, output: pathlib.Path) -> int:
     """Returns: the exit code."""
-    words = [word.replace(errand.ROOT, root) for word in asked.words]
+    words = [word.replace(request.ROOT, root) for word in asked.words]
     # Not a module among what has travelled is taken for one of Python's libraries.
-    folder, place = starting.start(str(errand.below(root, asked.current)))
-    with open(output / errand.STDOUT, "wb") as out, open(output / errand.STDERR, "wb") as err:
+    folder, place = starting.start(str(request.below(root, asked.current)))
+    with open(output / request.STDOUT, "wb") as out, open(output / request.STDERR, "wb") as err:
         process = subprocess.Popen(
             interpreter.command(None, _MODULE, *words),
             stdin=subprocess.DEVNULL,
@@ -61,11 +61,11 @@ def _run(asked: Errand, root: str, output: pathlib.Path) -> int:
             preexec_fn=watched_process.die_with_parent(signal.SIGKILL, os.getpid()),
         )
         code = process.wait()
-    for name in (errand.STDOUT, errand.STDERR):
+    for name in (request.STDOUT, request.STDERR):
         _own(output / name, root)
-    said = (output / errand.STDERR).read_text(errors="backslashreplace").strip()
+    said = (output / request.STDERR).read_text(errors="backslashreplace").strip()
     if code == -signal.SIGKILL:
-        # Whoever killed it did not want the command, but room: the errand's own end says so to the fleet, which tries once more.
+        # Whoever killed it did not want the command, but room: the request's own end says so to the fleet, which tries once more.
         os.kill(os.getpid(), signal.SIGKILL)
     if code < 0:
         raise errors.TftrtError(f"the command was ended by {signal.Signals(-code).name}", said[-2000:])
@@ -84,7 +84,7 @@ def _changed(root: str, before: bundle.State) -> Iterator[str]:
 
 def _taken(path: str, root: str, output: pathlib.Path) -> bool:
     """Move a file into what travels back. Returns: False where it still names a path of this machine."""
-    source, target = errand.below(root, path), errand.below(output / errand.FILES, path)
+    source, target = request.below(root, path), request.below(output / request.FILES, path)
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_symlink():
         shutil.copyfile(source, target)

@@ -16,7 +16,7 @@ STDOUT, STDERR, FILES = "stdout", "stderr", "files"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Errand(records.Record):
+class Request(records.Record):
     """A command. words: behind `tftrt`; an absolute path begins with ROOT.
 
     The other fields are absolute paths. current: where it was typed. files: that it may write; families: the same, with others whose names
@@ -54,7 +54,7 @@ class Errand(records.Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ran(records.Record):
+class Response(records.Record):
     """What became of it. exit_code: of the command. made: files, by their absolute paths. left: files that it wrote and no flag names; they
     stay there. foreign: those of `made` that name a path of that machine."""
 
