@@ -300,7 +300,7 @@ def given(here, tmp_path, *words, **changes):
 
 
 def test_a_file_that_no_flag_names_stays_there_and_is_told(here, tmp_path):
-    ran = sending.go.run(given(here, tmp_path, "verify", "m.onnx", "n.onnx", "--json=out.json", files=())).result
+    ran = sending.run_there.run(given(here, tmp_path, "verify", "m.onnx", "n.onnx", "--json=out.json", files=())).result
     assert ran.exit_code == 0 and ran.left == (f"{here}/out.json",) and ran.made == ()
     assert not (tmp_path / "output" / request.FILES).exists()
 
@@ -326,7 +326,7 @@ def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monke
 
     def run():
         try:
-            child.run(sending.go.target, asked.to_dict())
+            child.run(sending.run_there.target, asked.to_dict())
         except child.ChildDied as error:
             raised.append(error)
 
@@ -340,7 +340,7 @@ def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monke
 def test_a_command_ends_with_its_errand(here, tmp_path, monkeypatch):
     monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"request-ends-{os.getpid()}")
     asked = given(here, tmp_path, *LONG)
-    with child.worker(sending.go.target) as worker:
+    with child.worker(sending.run_there.target) as worker:
         one = threading.Thread(target=lambda: _call(worker, asked))
         one.start()
         command = _command_of(mark)
