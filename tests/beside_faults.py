@@ -1,5 +1,6 @@
 """Measurements beside each other with faults of the tests: the files in the folder $FAULTS say which. They run in children of Ray's workers."""
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs
 from tftrt_tools.fleet.task import Given
+from tftrt_tools.studies.profiling.recording import Facts
 from tftrt_tools.studies.regression.sizes import Compared
 
 
@@ -24,6 +26,21 @@ def fault(name: str) -> None:
         time.sleep(60)
     if (folder / f"fail {name}").exists() and began <= int((folder / f"fail {name}").read_text()):
         raise errors.TftrtError("out of memory", "use a GPU with more of it")
+
+
+@jobs.job
+def shape() -> Callable[[Given], Facts]:
+    """As spread.shape, without a GPU."""
+    from tftrt_tools.studies.profiling import spread_job
+
+    def job(given: Given) -> Facts:
+        request = given.request["request"]
+        (number,) = (place for place, call in enumerate(request["models"][0]["calls"], 1) if call)
+        fault(f"shape {number}")
+        asked = {**given.request, "request": {**request, "gpu": False}}
+        return spread_job.job(dataclasses.replace(given, request=asked))
+
+    return job
 
 
 @jobs.job

@@ -14,6 +14,7 @@ import typing
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.fleet.beside import Ran
 from tftrt_tools.studies.fleet_builds.building import FleetBuild
 from tftrt_tools.studies.regression import comparison
 
@@ -100,7 +101,7 @@ def _regression() -> dict[str, Any]:
             "checks": {"type": "array", "items": of_record(comparison.Check)},
             "seconds": _NUMBER,
             "notes": {"type": "array", "items": _TEXT},
-            "beside": _of(comparison.Beside | None),
+            "beside": _of(Ran | None),
         }
     )
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from tftrt_tools.base import errors
+from tftrt_tools.base import errors, records, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.fleet import running, session, stack
 from tftrt_tools.fleet.place import Place
@@ -51,12 +51,47 @@ def opened(where: Where | None) -> Iterator[Opened | None]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Ran(records.Record):
+    """Where a measurement ran that is one of several. host: of the machine. gpu: UUID of its GPU, or the number that CUDA_VISIBLE_DEVICES
+    had. others: how many at most ran on other GPUs of the machine meanwhile. before: why it failed beside others, and was measured again
+    alone; "" where it did not."""
+
+    host: str
+    gpu: str
+    others: int
+    before: str = ""
+
+    def note(self) -> str:
+        """What this means for the figures, in a line."""
+        if not self.others:
+            again = f": beside other measurements it failed before: {self.before}" if self.before else ""
+            return f"measured alone on GPU {self.gpu}{again}"
+        runs = terminal.counted(self.others, "other measurement")
+        return (
+            f"measured on GPU {self.gpu} while up to {runs} ran on this machine: they share its processors, so times may be longer than "
+            "on a quiet machine; a ratio of two models suffers less, because both were called in turns"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Done:
     """What became of a task. others: how many at most ran beside it. before: why it failed beside others, "" where it did not."""
 
     outcome: Outcome
     others: int
     before: str = ""
+
+    def ran(self) -> Ran:
+        """Where a task ran that is done."""
+        where = self.outcome.where
+        assert where is not None
+        return Ran(host=where.host, gpu=where.gpus, others=self.others, before=self.before)
+
+    def error(self) -> errors.TftrtError:
+        """Why a task is not done."""
+        found = self.outcome.error or errors.TftrtError(self.outcome.status)
+        again = f" (alone, after it had failed beside others: {self.before})" if self.before else ""
+        return type(found)(f"{found.cause}{again}", found.mend)
 
 
 def run(opened: Opened, tasks: Mapping[str, Callable[[int], Task]]) -> Iterator[Done]:

@@ -2,6 +2,7 @@
 each other on GPUs that are counted and are none: the real command, on the processor."""
 
 import dataclasses
+import functools
 import importlib.util
 import json
 import os
@@ -269,7 +270,8 @@ def test_several_batch_sizes_on_one_gpu_run_one_after_the_other(monkeypatch):
 # --- through Ray
 
 
-def started(model, tmp_path, *flags, mark=""):
+def on_counted_gpus(tmp_path, *words, mark=""):
+    """A command in `tmp_path`, as a process."""
     env = {
         **os.environ,
         **fleets.COUNTED,
@@ -281,13 +283,17 @@ def started(model, tmp_path, *flags, mark=""):
     for one in ("faults", "tmp"):
         (tmp_path / one).mkdir(exist_ok=True)
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.counted_gpus", "regress", model, model, "--batch_size=1,4", *QUICK, *flags],
+        [sys.executable, "-m", "tests.counted_gpus", *map(str, words)],
         cwd=tmp_path,
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def started(model, tmp_path, *flags, mark=""):
+    return on_counted_gpus(tmp_path, "regress", model, model, "--batch_size=1,4", *QUICK, *flags, mark=mark)
 
 
 def compared(model, tmp_path, *flags):
@@ -374,21 +380,27 @@ def test_what_fails_alone_too_is_told_and_is_no_pass(zoo_model, tmp_path):
 @needs_ray
 @pytest.mark.slow
 def test_ctrl_c_leaves_no_process_and_no_file(zoo_model, tmp_path):
+    model = zoo_model("digits_cnn")
+    interrupted(tmp_path, (1, 4), functools.partial(started, model, tmp_path, "--on=local", "--json=done.json"))
+
+
+def interrupted(tmp_path, names, start):
+    """Ctrl-C when all measurements of these names have begun: it leaves nothing. Args: start: starts the command, with a mark."""
     (tmp_path / "faults").mkdir()
     (tmp_path / "faults/wait").touch()
-    mark = f"regress-{os.getpid()}"
-    one = started(zoo_model("digits_cnn"), tmp_path, "--on=local", "--json=done.json", mark=mark)
-    while not (began(tmp_path, 1) and began(tmp_path, 4)):
+    mark = f"{tmp_path.name}-{os.getpid()}"
+    one = start(mark=mark)
+    while not all(began(tmp_path, name) for name in names):
         assert one.poll() is None, one.communicate()
         time.sleep(0.1)
     one.send_signal(signal.SIGINT)
     out, error = one.communicate(timeout=120)
-    assert one.returncode == 1 and "interrupted" in error and "Traceback" not in error, error
+    assert one.returncode == 1 and "interrupted" in error and "Traceback" not in error and not out, error
     for _ in range(100):
         if not (left := processes_marked(mark)):
             break
         time.sleep(0.1)
-    assert not left and not list((tmp_path / "tmp").iterdir()) and not (tmp_path / "done.json").exists()
+    assert not left and not list((tmp_path / "tmp").iterdir()) and not list(tmp_path.glob("*.json"))
 
 
 def test_a_cluster_is_refused_by_the_command(zoo_model, tftrt):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from tftrt_tools.base import choices, errors, records, results, terminal
 from tftrt_tools.base.stack.fingerprint import Fingerprint
+from tftrt_tools.fleet.beside import Ran
 from tftrt_tools.servers.serving.smoke import engine_evidence
 from tftrt_tools.studies.regression import answers as comparing
 from tftrt_tools.studies.regression import goals as goal_rules
@@ -64,29 +65,6 @@ class Compared(records.Record):
     created: str
     candidate_digest: str
     judgements: tuple[verdicts.Judgement, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Beside(records.Record):
-    """Where a run was measured that others ran beside. host: of the machine. gpu: UUID of its GPU, or the number that CUDA_VISIBLE_DEVICES
-    had. others: how many runs at most were measured on other GPUs of the machine meanwhile. before: why it failed beside others, and was
-    measured again alone; "" where it did not."""
-
-    host: str
-    gpu: str
-    others: int
-    before: str = ""
-
-    def note(self) -> str:
-        """What this means for the figures, in a line."""
-        if not self.others:
-            again = f": beside other measurements it failed before: {self.before}" if self.before else ""
-            return f"measured alone on GPU {self.gpu}{again}"
-        runs = terminal.counted(self.others, "other measurement")
-        return (
-            f"measured on GPU {self.gpu} while up to {runs} ran on this machine: they share its processors, so times may be longer than "
-            "on a quiet machine; the ratio suffers less, because both models were asked in turns"
-        )
 
 
 class Judged(results.Result):
@@ -179,7 +157,7 @@ class Regression(records.Record, Judged):
     # Notes, a line each.
     notes: tuple[str, ...] = ()
     # Where it was measured, if it is one of several; else None.
-    beside: Beside | None = None
+    beside: Ran | None = None
 
     document: ClassVar[str] = "regression"
 

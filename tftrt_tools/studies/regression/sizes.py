@@ -19,7 +19,7 @@ from tftrt_tools.fleet.task import Given, Task
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.sources.source import Source, of
 from tftrt_tools.studies.regression import baseline, regress
-from tftrt_tools.studies.regression.comparison import Beside, Regression
+from tftrt_tools.studies.regression.comparison import Regression
 from tftrt_tools.studies.regression.several import Part, Regressions
 
 # A result, or why there is none.
@@ -152,14 +152,6 @@ def of_done(done: beside.Done) -> _Made:
     """The result of a batch size, with the place where it was measured; or why there is none."""
     compared: Compared | None = done.outcome.answer
     if compared is None:
-        error = done.outcome.error or errors.TftrtError(done.outcome.status)
-        return type(error)(f"{error.cause}{_alone(done)}", error.mend)
-    where = done.outcome.where
-    assert where is not None
-    place = Beside(host=where.host, gpu=where.gpus, others=done.others, before=done.before)
-    found = compared.whole()
-    return dataclasses.replace(found, beside=place, notes=(place.note(), *found.notes))
-
-
-def _alone(done: beside.Done) -> str:
-    return f" (alone, after it had failed beside others: {done.before})" if done.before else ""
+        return done.error()
+    found, ran = compared.whole(), done.ran()
+    return dataclasses.replace(found, beside=ran, notes=(ran.note(), *found.notes))
