@@ -19,7 +19,7 @@ def fault(name: str) -> None:
     folder = pathlib.Path(os.environ["FAULTS"])
     (folder / f"began {name} {time.monotonic_ns()}").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
     began = len(list(folder.glob(f"began {name} *")))
-    if (folder / "wait").exists():
+    if (folder / "wait").exists() or (folder / f"wait {name}").exists():
         time.sleep(600)
     if (folder / f"kill {name}").exists() and began == 1:
         os.kill(os.getppid(), signal.SIGKILL)
@@ -49,7 +49,10 @@ def compare() -> Callable[[Given], Compared]:
     from tftrt_tools.studies.regression import sizes_job
 
     def job(given: Given) -> Compared:
-        fault(str(given.request["options"]["batch_size"]))
-        return sizes_job.job(given)
+        name = str(given.request["options"]["batch_size"])
+        fault(name)
+        done = sizes_job.job(given)
+        pathlib.Path(os.environ["FAULTS"], f"ended {name}").touch()
+        return done
 
     return job

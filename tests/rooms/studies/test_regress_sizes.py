@@ -197,15 +197,14 @@ def each(monkeypatch, made, listed=(1, 8, 32)):
         return found
 
     monkeypatch.setattr(sizes.regress, "regress", one)
+    monkeypatch.setattr(sizes.regress, "check_models", lambda options: None)
     return sizes.regress_each(OPTIONS, listed)
 
 
 def test_one_after_the_other_what_fails_does_not_take_the_others_with_it(monkeypatch):
-    notes = []
-    with progress.notes_to(notes.append):
-        done = each(monkeypatch, {1: GOOD, 8: errors.TftrtError("out of memory", "mend"), 32: WORSE})
+    done = each(monkeypatch, {1: GOOD, 8: errors.TftrtError("out of memory", "mend"), 32: WORSE})
     assert [bool(one.regression) for one in done.parts] == [True, False, True] and done.exit_code == 3
-    assert (done.parts[1].cause, notes) == ("out of memory", ["batch size 8: out of memory"])
+    assert (done.parts[1].cause, done.parts[1].mend) == ("out of memory", "mend")
 
 
 def test_where_nothing_was_measured_the_first_error_is_raised(monkeypatch):
@@ -260,6 +259,7 @@ def test_one_batch_size_is_compared_here_and_on_says_that_it_changes_nothing(fla
 def test_several_batch_sizes_on_one_gpu_run_one_after_the_other(monkeypatch):
     asked, notes = [], []
     monkeypatch.setattr(command._fleet.session, "check", lambda: None)
+    monkeypatch.setattr(regress, "check_models", lambda options: None)
     monkeypatch.setattr(command._fleet.local_gpus, "alike", lambda: ("GPU-a",))
     monkeypatch.setattr(regress, "regress", lambda options: asked.append(options.batch_size) or GOOD)
     with progress.notes_to(notes.append):
@@ -403,6 +403,48 @@ def interrupted(tmp_path, names, start):
     assert not left and not list((tmp_path / "tmp").iterdir()) and not list(tmp_path.glob("*.json"))
 
 
+@needs_ray
+@pytest.mark.slow
+def test_ctrl_c_after_the_first_batch_size_keeps_it_and_says_what_is_missing(zoo_model, tmp_path):
+    (tmp_path / "faults").mkdir()
+    (tmp_path / "faults/wait 4").touch()
+    history = tmp_path / "history"
+    kept = ("--save_baseline=auto", f"--history_dir={history}")
+    one = started(zoo_model("digits_cnn"), tmp_path, "--on=local", "--json=done.json", *kept)
+    while not (tmp_path / "faults/ended 1").exists():
+        assert one.poll() is None, one.communicate()
+        time.sleep(0.1)
+    # Until its answer has come.
+    time.sleep(10)
+    one.send_signal(signal.SIGINT)
+    _, error = one.communicate(timeout=120)
+    document = json.loads((tmp_path / "done.json").read_text())
+    assert one.returncode == 1 and "1 of 2 batch sizes were measured" in error and "Traceback" not in error
+    assert (document["ended"], document["outcome"], document["complete"]) == ("interrupted", "ended early", False)
+    first, second = document["batch_sizes"]
+    assert first["regression"]["complete"] and (second["regression"], second["cause"]) == (None, "interrupted")
+    assert len(list(history.glob("*/*/*.json"))) == 1
+
+
+def test_a_model_that_is_not_there_is_told_before_anything_begins(tftrt, zoo_model):
+    done = tftrt("regress", zoo_model("digits_cnn"), "gone", "--batch_size=1,8")
+    assert_clear(done, 2, "no such file or directory: gone")
+
+
 def test_a_cluster_is_refused_by_the_command(zoo_model, tftrt):
     model = zoo_model("digits_cnn")
     assert_clear(tftrt("regress", model, model, "--on=ray://head:10001"), 2, "uses the GPUs of one machine")
+
+
+@pytest.mark.slow
+def test_from_python_a_list_of_batch_sizes_gives_the_results_of_each(zoo_model):
+    import tftrt_tools as tftrt
+
+    model = zoo_model("digits_cnn")
+    quick = {"metrics": ["p50"], "rounds": 12, "max_rounds": 12, "requests": 16}
+    try:
+        done = tftrt.regress(model, model, batch_size=[1, 2], **quick)
+    except errors.Unsure as unsure:
+        done = unsure.result
+    assert [one.batch_size for one in done.parts] == [1, 2] and all(one.regression.complete for one in done.parts)
+    assert str(done).count("Speed, candidate / native") == 2 and "Batch size 2" in report.page(done)

@@ -158,11 +158,16 @@ def regress(options: Options) -> comparison.Regression:
     nothing could be measured.
     """
     check(options)
-    for model in () if options.running else (options.native, options.candidate):
-        (opening.check if options.in_process else check_model)(model)
+    check_models(options)
     machine = fingerprint.fingerprint()
     with _both(options, bool(machine.gpus)) as both:
         return _Run(options, both, machine).whole()
+
+
+def check_models(options: Options) -> None:
+    """Refuse models that are not there, or of a kind that cannot be compared so. Raises: UsageError, TftrtError."""
+    for model in () if options.running else (options.native, options.candidate):
+        (opening.check if options.in_process else check_model)(model)
 
 
 @contextlib.contextmanager

@@ -81,15 +81,14 @@ def regress_each(options: regress.Options, sizes: Sequence[int], where: beside.W
       could be measured.
     """
     regress.check(options)
+    regress.check_models(options)
     begun, found, ended = time.monotonic(), dict[int, _Made](), ""
     try:
         with beside.opened(where) as fleet:
             each = _beside(fleet, options, sizes) if fleet and fleet.width > 1 else _in_turn(options, sizes)
             for size, made in each:
                 found[size] = made
-                if isinstance(made, errors.TftrtError):
-                    progress.note(f"batch size {size}: {made.cause}")
-                elif made.ended == regress.INTERRUPTED:
+                if isinstance(made, Regression) and made.ended == regress.INTERRUPTED:
                     ended = regress.INTERRUPTED
                     break
     except KeyboardInterrupt:
