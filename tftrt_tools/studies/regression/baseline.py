@@ -211,7 +211,10 @@ class Latest:
         raise self._refusal(machine)
 
     def _refusal(self, machine: Fingerprint) -> errors.UsageError:
-        mend = "measure one here with --save_baseline=auto; results of a server that regress started need its --launch"
+        mend = (
+            "measure one here with --save_baseline=auto; results of a server that regress started need its --launch, and those that "
+            "others were measured beside need its --on and --batch_size"
+        )
         here = sorted(
             folder.name
             for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*")
