@@ -226,6 +226,26 @@ def test_an_interruption_keeps_what_is_measured_and_is_no_pass(monkeypatch, seco
         each(monkeypatch, {1: KeyboardInterrupt()})
 
 
+def test_a_fleet_that_has_gone_leaves_what_is_measured_and_is_no_pass(monkeypatch):
+    def in_turn(options, listed):
+        yield 1, GOOD
+        raise errors.TftrtError("the fleet does not answer any more", "")
+
+    monkeypatch.setattr(sizes, "_in_turn", in_turn)
+    done = each(monkeypatch, {})
+    assert done.ended == "the fleet does not answer any more" == done.parts[2].cause and done.exit_code == 1
+    wrong = command.failure(done, None)
+    assert "batch size 8: not measured: the fleet does not answer any more" in wrong.cause
+
+
+def test_each_batch_size_has_a_log_of_its_own(monkeypatch):
+    logs = []
+    monkeypatch.setattr(sizes.regress, "regress", lambda options: logs.append(options.log_file) or GOOD)
+    monkeypatch.setattr(sizes.regress, "check_models", lambda options: None)
+    sizes.regress_each(OPTIONS, (1, 8))
+    assert logs == [os.path.abspath(f"log.batch-{size}") for size in (1, 8)]
+
+
 @pytest.mark.parametrize(
     "flags, says",
     [

@@ -356,8 +356,10 @@ def failure(done: Regression | Regressions, values: flags.FlagValues) -> errors.
 
 def _of_several(done: Regressions) -> errors.TftrtError | None:
     """As `failure`."""
+    from tftrt_tools.studies.regression import regress
+
     whole = sum(bool(one.regression and one.regression.complete) for one in done.parts)
-    if done.ended:
+    if done.ended == regress.INTERRUPTED:
         raise errors.Interrupted(
             mend=f"{whole} of {len(done.parts)} batch sizes were measured; what was written is marked as incomplete"
         )

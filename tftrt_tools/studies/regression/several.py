@@ -34,7 +34,7 @@ class Part(records.Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Regressions(comparison.Judged):
-    """parts: in the order asked for. stamp: as of Regression. ended: "interrupted" where the user ended it, else "". seconds: wall time."""
+    """parts: in the order asked for. stamp: as of Regression. ended: "" for a whole run, else why it ended early. seconds: wall time."""
 
     stamp: dict[str, Any]
     parts: tuple[Part, ...]

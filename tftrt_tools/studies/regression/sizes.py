@@ -91,16 +91,20 @@ def regress_each(options: regress.Options, sizes: Sequence[int], where: beside.W
                 if isinstance(made, Regression) and made.ended == regress.INTERRUPTED:
                     ended = regress.INTERRUPTED
                     break
-    except KeyboardInterrupt:
-        if not any(isinstance(made, Regression) for made in found.values()):
+    except (KeyboardInterrupt, errors.TftrtError) as error:
+        # An interruption, or a fleet that has gone.
+        if not _measured(found):
             raise
-        ended = regress.INTERRUPTED
-    measured = [made for made in found.values() if isinstance(made, Regression)]
-    if not measured:
+        ended = error.cause if isinstance(error, errors.TftrtError) else regress.INTERRUPTED
+    if not _measured(found):
         # Of several that failed the first one that was asked for.
         raise next(one for one in map(found.get, sizes) if isinstance(one, errors.TftrtError))
     parts = tuple(_part(size, found.get(size), ended) for size in sizes)
     return Regressions(stamp=passport.stamp(), parts=parts, ended=ended, seconds=time.monotonic() - begun)
+
+
+def _measured(found: Mapping[int, _Made]) -> bool:
+    return any(isinstance(made, Regression) for made in found.values())
 
 
 def _part(size: int, made: _Made | None, ended: str) -> Part:
@@ -114,7 +118,7 @@ def _in_turn(options: regress.Options, sizes: Sequence[int]) -> Iterator[tuple[i
     for size in sizes:
         progress.say(f"batch size {size}")
         try:
-            yield size, regress.regress(dataclasses.replace(options, batch_size=size))
+            yield size, regress.regress(_of_size(options, size))
         except errors.TftrtError as error:
             yield size, error
 
@@ -132,10 +136,15 @@ def name(size: int) -> str:
     return f"batch size {size}"
 
 
-def _task(options: regress.Options, size: int, others: int) -> Task:
+def _of_size(options: regress.Options, size: int) -> regress.Options:
+    """The Options of one batch size, with a log of its own."""
     log_file = f"{os.path.abspath(options.log_file)}.batch-{size}" if options.log_file else None
-    changed = dataclasses.replace(options, batch_size=size, others=others, log_file=log_file)
-    bare = dataclasses.replace(changed, native="", candidate="", baseline=None)
+    return dataclasses.replace(options, batch_size=size, log_file=log_file)
+
+
+def _task(options: regress.Options, size: int, others: int) -> Task:
+    of_size = dataclasses.replace(_of_size(options, size), others=others)
+    bare = dataclasses.replace(of_size, native="", candidate="", baseline=None)
     asked = Asked(
         options=records.plain(bare),
         native=of(options.native),
