@@ -52,9 +52,9 @@ def opened(where: Where | None) -> Iterator[Opened | None]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ran(records.Record):
-    """Where a measurement ran that is one of several. host: of the machine. gpu: UUID of its GPU, or the number that CUDA_VISIBLE_DEVICES
-    had. others: how many at most ran on other GPUs of the machine meanwhile. before: why it failed beside others, and was measured again
-    alone; "" where it did not."""
+    """Where a measurement ran that is one of several. host: of the machine. gpu: UUID of the only GPU that its process saw, or the number
+    that CUDA_VISIBLE_DEVICES had. others: how many at most ran on other GPUs of the machine meanwhile. before: why it failed beside others,
+    and was measured again alone; "" where it did not."""
 
     host: str
     gpu: str
@@ -64,12 +64,12 @@ class Ran(records.Record):
     def note(self) -> str:
         """What this means for the figures, in a line."""
         if not self.others:
-            again = f": beside other measurements it failed before: {self.before}" if self.before else ""
-            return f"measured alone on GPU {self.gpu}{again}"
+            again = f"; beside other measurements it had failed: {self.before}" if self.before else ""
+            return f"measured alone, in a process that saw GPU {self.gpu}{again}"
         runs = terminal.counted(self.others, "other measurement")
         return (
-            f"measured on GPU {self.gpu} while up to {runs} ran on this machine: they share its processors, so times may be longer than "
-            "on a quiet machine; a ratio of two models suffers less, because both were called in turns"
+            f"measured in a process that saw GPU {self.gpu}, while up to {runs} ran on this machine: they share its processors, so times "
+            "may be longer than on a quiet machine; a ratio of two models suffers less, because both were called in turns"
         )
 
 

@@ -2,13 +2,15 @@
 is made up."""
 
 import contextlib
+import os
 
 import pytest
 
 from tests import fleets
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
-from tftrt_tools.fleet import beside, running
+from tftrt_tools.command_line.commands import _fleet
+from tftrt_tools.fleet import beside, place, running
 from tftrt_tools.fleet.task import Outcome, Where
 
 WHERE = Where(node="n", host="h", gpus="GPU-acc98c76-442b-112d-b90b-dfeffcde2fd2")
@@ -71,6 +73,7 @@ def test_what_failed_beside_others_is_done_once_more_alone(runs):
     found, notes = done("a", "b", "c")
     assert said == [["a", "b", "c"], ["b"], ["c"]]
     assert notes == [f"{name}: out of memory; it is measured once more, alone" for name in "bc"]
+    assert [found[name].outcome.task.request["others"] for name in "abc"] == [1, 0, 0], "the task knows it, too"
     assert (found["b"].outcome.answer, found["b"].others, found["b"].before) == ("done alone", 0, "out of memory")
     assert found["b"].ran().note().startswith("measured alone") and "out of memory" in found["b"].ran().note()
     wrong = found["c"].error()
@@ -111,3 +114,20 @@ def test_if_the_reader_ends_what_runs_is_ended(runs, monkeypatch):
 def test_without_a_place_there_is_no_fleet():
     with beside.opened(None) as found:
         assert found is None
+
+
+@pytest.mark.parametrize("alike", [("GPU-a", "GPU-b"), ("GPU-a",), ()])
+def test_only_gpus_of_one_kind_are_seen_and_only_in_the_block(alike, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-c,GPU-a,GPU-b")
+    monkeypatch.setattr(_fleet.local_gpus, "alike", lambda: alike)
+    with progress.notes_to([].append), _fleet.beside_each_other(place.parse("local")) as where:
+        assert bool(where) == (len(alike) > 1)
+        seen = os.environ["CUDA_VISIBLE_DEVICES"]
+    assert seen == (",".join(alike) if where else "GPU-c,GPU-a,GPU-b")
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-c,GPU-a,GPU-b"
+
+
+def test_without_on_nobody_asks_for_the_gpus(monkeypatch):
+    monkeypatch.setattr(_fleet.local_gpus, "alike", lambda: pytest.fail("asked"))
+    with _fleet.beside_each_other(None) as where:
+        assert where is None
