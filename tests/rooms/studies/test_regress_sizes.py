@@ -22,7 +22,7 @@ from tests.command_line import assert_clear, processes_marked
 from tests.conftest import ROOT
 from tests.regress_results import regression
 from tests.rooms.studies.test_regress_result import _judged
-from tests.rooms.studies.test_regress_run import QUICK, run
+from tests.rooms.studies.test_regress_run import QUICK, made, native, run, slower
 from tftrt_tools.accuracy.metrics import comparison as metrics
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import progress
@@ -38,6 +38,8 @@ from tftrt_tools.studies.regression.several import Part, Regressions
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra `fleet`"
 )
+# Fixtures.
+__all__ = ("made", "native", "slower")
 OPTIONS = regress.Options(
     native=Source(path="/models/net", unsafe=True), candidate="/models/net_fp16", in_process=True, log_file="log"
 )
@@ -366,6 +368,20 @@ def test_two_batch_sizes_run_beside_each_other_and_give_what_they_give_in_turn(z
     assert len(list((tmp_path / "history").glob("*/*"))) == 4
     assert {path.name for path in tmp_path.glob("log*")} == {"log.batch-1", "log.batch-4"}
     assert not list((tmp_path / "tmp").iterdir())
+
+
+@needs_ray
+@pytest.mark.slow
+def test_beside_others_a_slower_candidate_fails_at_each_batch_size(native, slower, tmp_path):
+    flags = ("--batch_size=1,4", *QUICK, "--on=local", "--json=done.json", "--junit=j.xml")
+    one = on_counted_gpus(tmp_path, "regress", native, slower, *flags)
+    out, error = one.communicate(timeout=400)
+    document = json.loads((tmp_path / "done.json").read_text())
+    assert one.returncode == 3 == document["exit_code"], out + error
+    for part in document["batch_sizes"]:
+        (judged,) = part["regression"]["verdict"]["judgements"]
+        assert (judged["verdict"], part["regression"]["beside"]["others"]) == ("worse", 1)
+    assert ElementTree.parse(tmp_path / "j.xml").getroot().get("failures") == "2"
 
 
 @needs_ray
