@@ -76,6 +76,10 @@ def test_it_passes_only_where_each_batch_size_passes(parts, outcome, code):
     assert (done.outcome, done.exit_code) == (outcome, code), done.headline
     assert done.headline.startswith(f"{outcome.upper()}: batch size ")
     assert done.complete == all(isinstance(one, comparison.Regression) and one.complete for one in parts)
+    wrong = command.failure(done, None)
+    assert (wrong.exit_code if wrong else 0) == code
+    if code == 1:
+        assert wrong.mend.endswith("marked as incomplete") and ("mend it" in wrong.mend) == ("lost" in parts)
     # An interruption between two batch sizes is no pass, either.
     assert several(*parts, ended="interrupted").outcome in (comparison.ENDED, comparison.FAIL)
 

@@ -363,11 +363,10 @@ def _of_several(done: Regressions) -> errors.TftrtError | None:
         raise errors.Interrupted(
             mend=f"{whole} of {len(done.parts)} batch sizes were measured; what was written is marked as incomplete"
         )
-    kinds = {
-        errors.EXIT_CHECK: errors.CheckFailed,
-        errors.EXIT_UNSURE: errors.Unsure,
-        errors.EXIT_FAILED: errors.TftrtError,
-    }
+    if done.exit_code == errors.EXIT_FAILED:
+        mend = next((one.mend for one in done.parts if one.mend), "run the command again")
+        return errors.TftrtError(done.headline, f"{mend}; what was written is marked as incomplete")
+    kinds = {errors.EXIT_CHECK: errors.CheckFailed, errors.EXIT_UNSURE: errors.Unsure}
     kind = kinds.get(done.exit_code)
     return kind(done.headline, "the result has every check of every batch size") if kind else None
 
