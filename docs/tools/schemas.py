@@ -14,6 +14,7 @@ import typing
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.fleet.beside import Ran
 from tftrt_tools.studies.fleet_builds.building import FleetBuild
 from tftrt_tools.studies.regression import comparison
 
@@ -34,6 +35,7 @@ def texts() -> dict[str, str]:
         "publication": _titled("tftrt publish … --json, of one model", _publication()),
         "publications": _titled("tftrt publish … --json, of what build --on wrote", _publications()),
         "regression": _titled("tftrt regress … --json: what a pipeline reads of it", _regression()),
+        "regressions": _titled("tftrt regress … --json, of several batch sizes", _regressions()),
     }
     return {f"{name}.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in found.items()}
 
@@ -92,22 +94,37 @@ def _publications() -> dict[str, Any]:
 
 
 def _regression() -> dict[str, Any]:
-    outcomes = {"enum": [comparison.PASS, comparison.FAIL, comparison.UNSURE, comparison.ENDED]}
     return _object(
         {
             "kind": {"const": "regression"},
-            "tool": _TEXT,
-            "created": _TEXT,
-            "complete": {"type": "boolean"},
-            "ended": _TEXT,
-            "outcome": outcomes,
-            "headline": _TEXT,
-            "exit_code": {"enum": _EXIT_CODES},
+            **_outcome(),
             "checks": {"type": "array", "items": of_record(comparison.Check)},
             "seconds": _NUMBER,
             "notes": {"type": "array", "items": _TEXT},
+            "beside": _of(Ran | None),
         }
     )
+
+
+def _regressions() -> dict[str, Any]:
+    size = {"type": "integer", "minimum": 1}
+    found = {"anyOf": [_regression(), {"type": "null"}]}
+    part = _object({"batch_size": size, "regression": found, "cause": _TEXT, "mend": _TEXT})
+    parts = {"type": "array", "items": part}
+    return _object({"kind": {"const": "regressions"}, **_outcome(), "batch_sizes": parts, "seconds": _NUMBER})
+
+
+def _outcome() -> dict[str, Any]:
+    """The keys with which both begin."""
+    return {
+        "tool": _TEXT,
+        "created": _TEXT,
+        "complete": {"type": "boolean"},
+        "ended": _TEXT,
+        "outcome": {"enum": [comparison.PASS, comparison.FAIL, comparison.UNSURE, comparison.ENDED]},
+        "headline": _TEXT,
+        "exit_code": {"enum": _EXIT_CODES},
+    }
 
 
 def _object(keys: dict[str, Any]) -> dict[str, Any]:

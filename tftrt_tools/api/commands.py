@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tftrt_tools.studies.fleet_builds.building import FleetBuild
     from tftrt_tools.studies.optimizing.story import Story
     from tftrt_tools.studies.regression.comparison import Regression
+    from tftrt_tools.studies.regression.several import Regressions
     from tftrt_tools.studies.side_by_side.measured import SideBySide
     from tftrt_tools.studies.tuning.repeats import Repeated
     from tftrt_tools.studies.tuning.tried import Tuning
@@ -394,7 +395,7 @@ def regress(
     speed_up_at_least: float | None = None,
     allow_worse: bool | None = None,
     **flags: object,
-) -> Regression:
+) -> Regression | Regressions:
     """Is the candidate slower than the native model, faster, the same, or can nobody tell: `tftrt regress`.
 
     Args:
@@ -403,8 +404,9 @@ def regress(
       labels where they need some. speed_up_at_least: a goal. allow_worse: accept a slower candidate.
       flags: the others of `tftrt regress --help`.
 
-    Returns: Regression: `headline`, `verdict`, `checks`, `answers`. Raises: CheckFailed where something does not hold, Unsure where nobody
-    can tell, both with the Regression as their `result`.
+    Returns: Regression: `headline`, `verdict`, `checks`, `answers`; of several batch sizes (batch_size=[1, 8]) Regressions: `headline`, and
+    `parts` with a Regression each. Raises: CheckFailed where something does not hold, Unsure where nobody
+    can tell, both with that as their `result`.
     """
     arguments = {
         "data": data,
@@ -417,7 +419,7 @@ def regress(
         "speed_up_at_least": speed_up_at_least,
         "allow_worse": allow_worse,
     }
-    done: Regression = calling.result("regress", [native, candidate], arguments, flags)
+    done: Regression | Regressions = calling.result("regress", [native, candidate], arguments, flags)
     return done
 
 

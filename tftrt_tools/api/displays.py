@@ -31,6 +31,7 @@ _WAYS = {
     "tftrt_tools.studies.batching.tuned.Tuned": ("bench", ""),
     "tftrt_tools.studies.side_by_side.measured.SideBySide": ("bench", ""),
     "tftrt_tools.studies.regression.comparison.Regression": ("regress", "regress:page"),
+    "tftrt_tools.studies.regression.several.Regressions": ("regress", "regress:page"),
 }
 
 

@@ -183,8 +183,19 @@ def _converter() -> "cattrs.Converter":
 
 
 def _is_literal(kind: typing.Any) -> bool:
+    """A Literal, or a union of some."""
     origin: object = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        return all(typing.get_origin(one) is typing.Literal for one in typing.get_args(kind))
     return origin is typing.Literal
+
+
+def _values(kind: typing.Any) -> tuple[typing.Any, ...]:
+    """The values of what `_is_literal` knows."""
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is typing.Literal:
+        return inner
+    return tuple(value for one in inner for value in typing.get_args(one))
 
 
 def _is_record(kind: typing.Any) -> bool:
@@ -337,8 +348,9 @@ def _text(value: typing.Any, _: typing.Any) -> str:
 
 
 def _one_of(value: typing.Any, kind: typing.Any) -> typing.Any:
-    if value not in typing.get_args(kind):
-        raise ValueError(f"{value!r} is none of {', '.join(map(str, typing.get_args(kind)))}")
+    known = _values(kind)
+    if value not in known:
+        raise ValueError(f"{value!r} is none of {', '.join(map(str, known))}")
     return value
 
 

@@ -43,7 +43,7 @@ class Report(records.Record):
     coverage: float = records.field(digits=2)
     other: Engine | None = records.field(key="other_batch_mode", default=None)
     by_number: dict[int, float] = dataclasses.field(default_factory=dict)
-    mode: typing.Literal["one", "two"] = "one"
+    mode: typing.Literal["one", "two"] | typing.Literal[""] = "one"
     file: pathlib.Path | None = None
     names: frozenset[str] = frozenset()
     own: Own | None = None

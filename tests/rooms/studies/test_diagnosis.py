@@ -19,6 +19,7 @@ from tests.rooms.servers.test_triton_publish import onnx_file, plan_directory
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _calling, _output
 from tftrt_tools.command_line.commands import diagnose as diagnose_command
+from tftrt_tools.fleet import beside
 from tftrt_tools.models.execution import run as run_room
 from tftrt_tools.models.inputs import calls
 from tftrt_tools.studies.bench import breakdown
@@ -338,6 +339,14 @@ def test_other_processes_and_slices_of_the_gpu_are_named():
     )
     assert [one.cause for one in done.findings] == ["gpu-state"] and done.findings[0].worth is None
     assert [one.cause for one in done.remarks].count("gpu-state") == 3
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_shapes_that_were_measured_beside_it_are_a_remark(others):
+    ran = beside.Ran(host="h", gpu="GPU-a", others=others)
+    done = diagnose.diagnose(profile(dataclasses.replace(call(), ran=ran)), "c", "o")
+    told = [one.text for one in done.remarks if "measure" in one.text]
+    assert len(told) == bool(others) and all("up to 2 other measurements" in one for one in told)
 
 
 def test_an_original_that_is_fast_already_is_a_remark():

@@ -23,7 +23,7 @@ from tftrt_tools.accuracy import verify
 from tftrt_tools.base.process import environment, progress
 from tftrt_tools.command_line.commands import _fleet
 from tftrt_tools.command_line.report import trials_plot
-from tftrt_tools.fleet import place, session
+from tftrt_tools.fleet import beside, place, session
 from tftrt_tools.fleet.task import Where
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.inputs.options import DataOptions
@@ -275,7 +275,7 @@ def test_a_conversion_is_tried_with_the_data_and_the_folder_of_the_user(zoo_mode
         session.opened(place.parse("local")) as fleet,
         Trials(task, kept) as trials,
     ):
-        opened = fleet_trials.Opened(fleet=fleet, live=silent)
+        opened = beside.Opened(fleet=fleet, live=silent)
         prefetch = fleet_trials.Prefetch(opened, told, task, kept, trials)
         assert prefetch.width == 2
         # Failures are left to the search, but for these here.

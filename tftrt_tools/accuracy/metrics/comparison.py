@@ -88,6 +88,12 @@ class Comparison(records.Record):
         )
         return result
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
+        """From what `to_dict` wrote."""
+        values = {name: value for name, value in data.items() if name in registry.METRICS and value is not None}
+        return super().from_dict({**data, "values": values})
+
 
 class Accumulator:
     """Compares one output over several calls."""

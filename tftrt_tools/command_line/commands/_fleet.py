@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tftrt_tools.base import errors, terminal
-from tftrt_tools.base.process import progress
+from tftrt_tools.base.process import environment, progress
 from tftrt_tools.base.stack import local_gpus
 from tftrt_tools.command_line.commands import _elsewhere_flags, _output
 from tftrt_tools.fleet import place, session
@@ -18,6 +18,7 @@ from tftrt_tools.fleet import place, session
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tftrt_tools.fleet import beside
     from tftrt_tools.fleet.task import Row
 
 _LOCAL = "local"
@@ -54,6 +55,17 @@ def side_by_side() -> tuple[str, ...]:
         return found
     progress.note(f"--on={_LOCAL} changes nothing: there is {'one GPU of its kind' if found else 'no GPU'} here")
     return ()
+
+
+@contextlib.contextmanager
+def beside_each_other(found: place.Place | None) -> Iterator[beside.Where | None]:
+    """A block in which the GPUs that can work side by side are those that CUDA sees, in their order. Args: found: of `read_local`. Yields:
+    the fleet of these GPUs; None, and nothing changes, where there are not two."""
+    from tftrt_tools.fleet import beside
+
+    gpus = side_by_side() if found else ()
+    with environment.variables(local_gpus.variables(gpus) if gpus else {}):
+        yield beside.Where(place=found, live=live) if found and gpus else None
 
 
 def define(values: flags.FlagValues) -> None:

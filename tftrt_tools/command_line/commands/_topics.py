@@ -84,9 +84,9 @@ _TOPICS = {
     "Measurement": """scenario concurrency duration_seconds warmup_seconds min_queries distribution schedule_file processes rounds
         max_rounds max_seconds requests metrics must_decide min_effect in_process without_gpu callers traced_calls
         engines breakdown profile stored""",
-    "Several GPUs and machines": "on gpu_types generators",
+    "Several GPUs and machines": "on gpu_types wait_seconds generators",
     "Server": """server model_name native_model_name model_version native_version candidate_version version_label native_label
-        candidate_label model_dir native_dir candidate_dir model_config_file rest metrics_url server_pid wait_seconds
+        candidate_label model_dir native_dir candidate_dir model_config_file rest metrics_url server_pid
         unload_previous load_new_models address native_address candidate_address server_image launch timeout_seconds
         server_log version_labels""",
     "TLS": "tls tls_root tls_certificate tls_key tls_server_name",

@@ -8,6 +8,8 @@ The parts add up to the measured latency. With --original it also profiles the m
 A plan directory is profiled in the same way, without TensorFlow: copies in, the plan, copies out, and what the host does meanwhile. Its
 layers carry the names of the nodes in its ONNX file.
 
+With --on=local each shape is measured on a GPU of its own, side by side.
+
 The result is kept with the model. Without a GPU the kept profile is shown; the JSON file of a profile may stand in place of a model.
 With two models or files, A and B are compared part by part and layer by layer, and nothing is measured.
 
@@ -33,17 +35,19 @@ from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch, whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
-from tftrt_tools.command_line.commands import _flags, _next, _output, _source_flags
+from tftrt_tools.command_line.commands import _flags, _fleet, _next, _output, _source_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tftrt_tools.fleet.place import Place
     from tftrt_tools.studies.profiling.measure import Options
     from tftrt_tools.studies.profiling.profile import Profile
     from tftrt_tools.studies.profiling.stored import Stored
     from tftrt_tools.studies.profiling.traces import Track
 
 OUTPUTS = ("html", "trace")
+URLS = ("on",)
 # Flags of a measurement.
 _MEASURING = (
     "shapes",
@@ -55,6 +59,7 @@ _MEASURING = (
     "callers",
     "engines",
     "log_file",
+    "on",
 )
 
 
@@ -95,11 +100,13 @@ def define(values: flags.FlagValues) -> None:
         **text,
     )
     flags.DEFINE_string("log_file", None, "keep what TensorFlow logs in this file", **text)
+    _fleet.define_local(values)
     _source_flags.define(values)
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Measure, show or compare. Returns: the exit code."""
+    place = _fleet.read_local(values, "profile")
     whole_file.check_places(one for one in (values.json, values.html, values.trace) if one and one != "-")
     from tftrt_tools.studies.profiling import stored
 
@@ -107,7 +114,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
         return _compare(values, *positional)
     path = _flags.one_argument("profile", positional, "MODEL")
     if not (stored.is_file(path) or values.stored) and (values.without_gpu or fingerprint.gpu_here()):
-        return _measure(values, path)
+        return _measure(values, path, place)
     found = _stored(values, path)
     for line in found.said:
         _output.console(values.json).print(line, soft_wrap=True)
@@ -144,13 +151,16 @@ def not_looked_at(values: flags.FlagValues, names: Iterable[str], found: Profile
     ]
 
 
-def _measure(values: flags.FlagValues, path: str) -> int:
+def _measure(values: flags.FlagValues, path: str, place: Place | None) -> int:
     from tftrt_tools.studies.profiling import chrome, measure, stored
 
     options = _options(values, path)
+    if place and options.without_gpu:
+        progress.note(f"--on={values.on} changes nothing: without a GPU shapes are measured one after the other")
+        place = None
     with scratch.folder("profile") as folder:
-        with progress.on_terminal():
-            done = measure.measure(options, folder)
+        with _fleet.beside_each_other(place) as where, progress.on_terminal():
+            done = measure.measure(options, folder, where)
         found = done.profile
         _show(values, found)
         if values.trace:

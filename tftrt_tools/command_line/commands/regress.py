@@ -4,6 +4,9 @@ Is the candidate slower than the native model, faster, or the same, or is the re
 runtime of TensorFlow Serving and without a server, so the ratio is that of the models alone. They get the same requests in interleaved
 rounds. The verdict needs three things to agree: a rank test, a bootstrap interval and a minimum effect. The answers are compared, too.
 
+--batch_size=1,8,32 compares the models at each of these sizes, with a verdict for each; all have to pass. With --on=local they run side by
+side, each on a GPU of its own.
+
 With --address=HOST:PORT (or triton://HOST:PORT), NATIVE and CANDIDATE are names of models on a running server. --native_address and
 --candidate_address name two servers, which may be of different kinds. --launch starts one server with both models. binary and docker
 are the real server. local is the development server: it shows the behaviour, not the speed.
@@ -25,6 +28,7 @@ examples:
   tftrt regress resnet resnet_fp16 --goals=goals.toml --baseline=latest --save_baseline=auto --html=regress.html
   tftrt regress resnet resnet_fp16 --address=gpu7:8500 --shapes='image:8x224x224x3'
   tftrt regress resnet resnet_fp16 --launch=binary --concurrency=4
+  tftrt regress resnet resnet_fp16 --batch_size=1,8,32 --on=local
   tftrt regress resnet_plan resnet_plan10 --candidate_python=trt10/bin/python
   tftrt regress resnet resnet --native_signature=serving_default --candidate_signature=encoded --data=photos
   tftrt regress resnet resnet --native_address=gpu7:8500 --candidate_address=triton://gpu7:8001
@@ -33,6 +37,8 @@ examples:
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -45,6 +51,7 @@ from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
     _calling,
     _data_flags,
+    _fleet,
     _judging_flags,
     _next,
     _output,
@@ -53,12 +60,15 @@ from tftrt_tools.command_line.commands import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tftrt_tools.studies.regression.baseline import Baseline, Latest
     from tftrt_tools.studies.regression.comparison import Regression
     from tftrt_tools.studies.regression.regress import Options
+    from tftrt_tools.studies.regression.several import Regressions
 
 # Addresses may have a scheme.
-URLS = ("address", "candidate_address", "native_address")
+URLS = ("address", "candidate_address", "native_address", "on")
 OUTPUTS = ("junit", "html")
 ARGUMENTS = ("native", "candidate")
 _NUMBERS = {
@@ -127,6 +137,7 @@ def define(values: flags.FlagValues) -> None:
     )
     _define_requests(text)
     _define_measurement(text)
+    _fleet.define_local(values)
     for name, what in _NUMBERS.items():
         flags.DEFINE_float(name, None, what, **text)
     flags.DEFINE_boolean(
@@ -176,7 +187,7 @@ def _define_requests(text: dict[str, flags.FlagValues]) -> None:
     _data_flags.define_reading(text["flag_values"])
     flags.DEFINE_string("ranges", "", "ranges of random inputs, INPUT:LOW:HIGH;…", **text)
     flags.DEFINE_integer("seed", 0, "seed of random inputs, and of the bootstrap", lower_bound=0, **text)
-    flags.DEFINE_integer("batch_size", None, "rows of a request", lower_bound=1, **text)
+    flags.DEFINE_list("batch_size", [], "rows of a request; of several each is compared by itself, 1,8,32", **text)
     flags.DEFINE_integer("distinct", 16, "number of different requests that are timed", lower_bound=1, **text)
     _data_flags.define_labels(text["flag_values"], "for --accuracy=top1:… and other metrics of labels")
     flags.DEFINE_string(
@@ -249,8 +260,8 @@ def _define_measurement(text: dict[str, flags.FlagValues]) -> None:
     )
 
 
-def result(values: flags.FlagValues, positional: list[str]) -> Regression:
-    """Compare."""
+def result(values: flags.FlagValues, positional: list[str]) -> Regression | Regressions:
+    """Compare; at several batch sizes each by itself."""
     if positional:
         raise errors.UsageError(
             f"unexpected argument {positional[0]!r}", "usage: tftrt regress NATIVE CANDIDATE [--flags]"
@@ -260,33 +271,78 @@ def result(values: flags.FlagValues, positional: list[str]) -> Regression:
             raise errors.UsageError(
                 f"{name.upper()} is missing", "give the path of a model, or with --address its name there"
             )
-    from tftrt_tools.studies.regression import baseline, regress
+    from tftrt_tools.studies.regression import baseline, regress, sizes
 
+    place, listed = _fleet.read_local(values, "regress"), _sizes(values)
     kept = values.save_baseline if values.save_baseline != baseline.AUTO else ""
     whole_file.check_places(path for path in (values.json, values.junit, values.html, kept) if path and path != "-")
     if values.save_baseline == baseline.AUTO:
         # Where there is no place for it, nothing is measured.
         whole_file.check_folder(baseline.directory(values.history_dir), "--history_dir")
     options = _options(values, _baseline(values, _series(values)))
-    with progress.on_terminal():
-        return regress.regress(options)
+    if place and not options.in_process:
+        raise errors.UsageError(
+            "--on does not go with a server: it measures in processes of its own", "leave out --on, or the server"
+        )
+    regress.check(options)
+    if len(listed) < 2:
+        if place:
+            progress.note(f"--on={values.on} changes nothing: there is one batch size; --batch_size=1,8 names several")
+        options = dataclasses.replace(options, batch_size=listed[0] if listed else None)
+        with progress.on_terminal():
+            return regress.regress(options)
+    with _fleet.beside_each_other(place) as where, progress.on_terminal():
+        return sizes.regress_each(options, listed, where)
 
 
-def show(done: Regression, values: flags.FlagValues) -> None:
+def _sizes(values: flags.FlagValues) -> list[int]:
+    """The batch sizes, each once. Raises: UsageError."""
+    from tftrt_tools.studies.bench import points
+    from tftrt_tools.studies.regression import baseline
+
+    found = list(dict.fromkeys(points.integers("batch_size", values.batch_size)))
+    if values["batch_size"].present and not found:
+        raise errors.UsageError("--batch_size is empty", "such as --batch_size=1,8")
+    for flag, word in (("baseline", baseline.LATEST), ("save_baseline", baseline.AUTO)):
+        if len(found) > 1 and values[flag].value not in ("", word):
+            raise errors.UsageError(
+                f"--{flag}={values[flag].value} is one file, and each of several batch sizes has a result of its own",
+                f"--{flag}={word}, or one --batch_size",
+            )
+    return found
+
+
+def show(done: Regression | Regressions, values: flags.FlagValues) -> None:
     """Print the verdict, and what it rests on."""
-    _print(done, values.json)
+    from tftrt_tools.studies.regression.several import Regressions
+
+    if not isinstance(done, Regressions):
+        _print(done, values.json)
+        return
+    console = _output.console(values.json)
+    for one in done.parts:
+        console.print(f"batch size {one.batch_size}", style="bold")
+        if one.regression:
+            _print(one.regression, values.json)
+        else:
+            console.print(f"not measured: {one.cause}{f'; {one.mend}' if one.mend else ''}", soft_wrap=True)
+        console.print()
+    console.print(done.headline, style=_STYLES.get(done.outcome, "bold yellow"), soft_wrap=True)
 
 
-def write(done: Regression, values: flags.FlagValues) -> None:
+def write(done: Regression | Regressions, values: flags.FlagValues) -> None:
     """Write every file that the flags name. Raises: TftrtError with a line for each that could not be written."""
     if lost := _write(done, values, _series(values)):
         raise errors.TftrtError("; ".join(lost))
 
 
-def failure(done: Regression, values: flags.FlagValues) -> errors.TftrtError | None:
+def failure(done: Regression | Regressions, values: flags.FlagValues) -> errors.TftrtError | None:
     """What the outcome is, where it is not that everything holds. Raises: Interrupted where the user ended it."""
     from tftrt_tools.studies.regression import regress
+    from tftrt_tools.studies.regression.several import Regressions
 
+    if isinstance(done, Regressions):
+        return _of_several(done)
     if done.ended == regress.INTERRUPTED:
         raise errors.Interrupted(
             mend=f"{len(done.rounds.native_p50)} rounds were measured; what was written is marked as incomplete"
@@ -298,6 +354,23 @@ def failure(done: Regression, values: flags.FlagValues) -> errors.TftrtError | N
     return kind(done.headline, "the result has every check") if kind else None
 
 
+def _of_several(done: Regressions) -> errors.TftrtError | None:
+    """As `failure`."""
+    from tftrt_tools.studies.regression import regress
+
+    whole = sum(bool(one.regression and one.regression.complete) for one in done.parts)
+    if done.ended == regress.INTERRUPTED:
+        raise errors.Interrupted(
+            mend=f"{whole} of {len(done.parts)} batch sizes were measured; what was written is marked as incomplete"
+        )
+    if done.exit_code == errors.EXIT_FAILED:
+        mend = next((one.mend for one in done.parts if one.mend), "run the command again")
+        return errors.TftrtError(done.headline, f"{mend}; what was written is marked as incomplete")
+    kinds = {errors.EXIT_CHECK: errors.CheckFailed, errors.EXIT_UNSURE: errors.Unsure}
+    kind = kinds.get(done.exit_code)
+    return kind(done.headline, "the result has every check of every batch size") if kind else None
+
+
 def _series(values: flags.FlagValues) -> str:
     """The name of the series of results that this one belongs to."""
     from tftrt_tools.studies.regression import baseline
@@ -307,17 +380,17 @@ def _series(values: flags.FlagValues) -> str:
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
     """Compare. Returns: the exit code."""
-    from tftrt_tools.studies.regression import baseline
+    from tftrt_tools.studies.regression import baseline, comparison
 
     done, name = result(values, positional), _series(values)
     show(done, values)
     lost = _write(done, values, name)
-    if values.save_baseline == baseline.AUTO and not (lost or done.ended):
+    if values.save_baseline == baseline.AUTO and not lost and done.complete:
         _next.show(values, ["history", f"--history_name={name}", *_next.given(values, ("history_dir",))])
     for line in lost:
         print(f"tftrt: error: {line}", file=sys.stderr)
     wrong = failure(done, values)
-    if wrong and done.ended:
+    if wrong and done.outcome == comparison.ENDED:
         raise wrong
     # A file that could not be written does not change the verdict.
     return _calling.exit_code(wrong) or (errors.EXIT_FAILED if lost else errors.EXIT_DONE)
@@ -362,7 +435,6 @@ def _options(values: flags.FlagValues, kept: Baseline | Latest | None) -> Option
         "data",
         "ranges",
         "seed",
-        "batch_size",
         "distinct",
         "data_rows",
         "thresholds",
@@ -412,19 +484,25 @@ def _in_process(values: flags.FlagValues) -> bool:
     )
 
 
-def _write(done: Regression, values: flags.FlagValues, name: str) -> list[str]:
+def _write(done: Regression | Regressions, values: flags.FlagValues, name: str) -> list[str]:
     """Write every file that the flags name, each whole or not at all. One that fails does not stop the others. Returns: a line for each
     file that could not be written."""
     from tftrt_tools.command_line.report import regress as report
     from tftrt_tools.studies.regression import junit
 
-    jobs = (
+    jobs: tuple[tuple[str | None, Callable[[], object]], ...] = (
         (values.json, lambda: _output.write_json(done, values.json)),
         (values.junit, lambda: whole_file.write_text(values.junit, junit.text(done))),
         (values.html, lambda: report.write_page(done, values.html)),
-        (values.save_baseline, lambda: _save(done, values, name)),
+        *((values.save_baseline, functools.partial(_save, one, values, name)) for one in _each(done)),
     )
     return whole_file.write_each(jobs)
+
+
+def _each(done: Regression | Regressions) -> list[Regression]:
+    from tftrt_tools.studies.regression.several import Regressions
+
+    return [one.regression for one in done.parts if one.regression] if isinstance(done, Regressions) else [done]
 
 
 def _save(done: Regression, values: flags.FlagValues, name: str) -> None:

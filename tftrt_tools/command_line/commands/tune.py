@@ -285,13 +285,14 @@ def _searched(values: flags.FlagValues, positional: list[str]) -> _Searched:
         from tftrt_tools.models.savedmodel import staging
 
         staging.check_target(values.output, values.overwrite, [model, named])
-    from tftrt_tools.studies.tuning import fleet_trials, tune
+    from tftrt_tools.fleet import beside
+    from tftrt_tools.studies.tuning import tune
 
     if said := given.note(named):
         progress.note(said)
         options = dataclasses.replace(options, notes=(*options.notes, said))
     gpus = _fleet.side_by_side() if place else ()
-    where = fleet_trials.Where(place=place, live=_fleet.live) if place and gpus else None
+    where = beside.Where(place=place, live=_fleet.live) if place and gpus else None
     # Also for the winner: it is built on a GPU on which it was tried.
     env = local_gpus.variables(gpus) if gpus else {}
     try:

@@ -6,6 +6,7 @@ import dataclasses
 import typing
 
 from tftrt_tools.base import records
+from tftrt_tools.fleet.beside import Ran
 from tftrt_tools.models.execution.trace import CallTrace
 from tftrt_tools.models.kinds.plan.document import ENGINE as PLAN
 from tftrt_tools.models.savedmodel import shapes as shape_grammar
@@ -119,6 +120,8 @@ class CallProfile(records.Record):
     later: CallTrace
     # Remarks that readers of these figures need, a line each.
     notes: tuple[str, ...] = ()
+    # Where it was measured, if other shapes were measured beside it; else None.
+    ran: Ran | None = None
 
     written_too: typing.ClassVar[tuple[str, ...]] = ("gpu_seconds", "idle_seconds", "unplaced_share")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.statistics import averages
+from tftrt_tools.fleet.beside import Ran
 from tftrt_tools.models.execution.trace import CallTrace
 from tftrt_tools.models.kinds.plan.document import ENGINE
 from tftrt_tools.studies.bench.gpu_watch import Use
@@ -17,6 +18,7 @@ from tftrt_tools.studies.profiling import call_parts, cupti, overlap, scaling, t
 from tftrt_tools.studies.profiling.call_parts import Apart
 from tftrt_tools.studies.profiling.call_profile import Callers, CallProfile, Latency, Part
 from tftrt_tools.studies.profiling.call_records import GROUPS, Key
+from tftrt_tools.studies.profiling.recording import RAN
 
 # From this share on, a remark tells of time that cannot be placed.
 UNPLACED = 0.05
@@ -62,6 +64,7 @@ def of(facts: Mapping[str, Any], folder: pathlib.Path, on_gpu: bool) -> CallProf
     seen = traces.read(folder / facts["trace"])
     apart = call_parts.take_apart(seen.tracks, timed.p50)
     making = timed.stages[0] / sum(timed.stages)
+    ran = Ran.from_dict(facts[RAN]) if facts.get(RAN) else None
     fitted = scaling.scaled(apart.stages, timed.p50, {"input": making, "rest": 1 - making})
     return CallProfile(
         **{
@@ -86,7 +89,8 @@ def of(facts: Mapping[str, Any], folder: pathlib.Path, on_gpu: bool) -> CallProf
         callers=tuple(_callers(caller, folder) for caller in facts["callers"] if caller.get("seconds")),
         first=CallTrace.from_dict(facts["first"]),
         later=_named(CallTrace.from_dict(facts["second"]), apart),
-        notes=tuple(_notes(facts, timed, apart, fitted, on_gpu)),
+        notes=(*([ran.note()] if ran else []), *_notes(facts, timed, apart, fitted, on_gpu)),
+        ran=ran,
     )
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.files import scratch
-from tftrt_tools.base.process import child
+from tftrt_tools.base.process import child, progress
+from tftrt_tools.fleet import beside
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.inputs import calls as inputs
 from tftrt_tools.models.kinds import opening, table
@@ -19,7 +20,7 @@ from tftrt_tools.models.kinds.model import Model
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.sources.source import Source, of
 from tftrt_tools.studies import backends
-from tftrt_tools.studies.profiling import call_graph, calls, engines, plan, recording
+from tftrt_tools.studies.profiling import call_graph, calls, engines, plan, recording, spread
 from tftrt_tools.studies.profiling.call_profile import CallProfile
 from tftrt_tools.studies.profiling.engine_graph import Graph
 from tftrt_tools.studies.profiling.profile import Machine, Profile, Side
@@ -67,10 +68,11 @@ class Measured:
     traces: Mapping[tuple[str, int], pathlib.Path]
 
 
-def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
+def measure(options: Options, folder: str | os.PathLike[str], where: beside.Where | None = None) -> Measured:
     """Profile a model.
 
-    Args: folder: for traces; has to live as long as the result's traces are used.
+    Args: folder: for traces; has to live as long as the result's traces are used. where: a fleet of this machine, for several shapes;
+      None for one after the other, here.
     Raises: UsageError; TftrtError where nothing could be measured.
     """
     folder = pathlib.Path(folder)
@@ -78,7 +80,7 @@ def measure(options: Options, folder: str | os.PathLike[str]) -> Measured:
     with opening.opened(*named, log_file=options.log_file) as models, scratch.folder("profile") as inputs_folder:
         _check_kinds(models, options)
         manifest = models[0].document(passport.MANIFEST)
-        facts = _recorded(options, models, manifest, folder, inputs_folder)
+        facts = _recorded(options, models, manifest, folder, inputs_folder, where)
         sides = [Named(model.title, model.digest()) for model in models]
         measured = of_recording(facts, folder, sides, manifest, bool(models[0].engines))
         return (
@@ -222,6 +224,7 @@ def _recorded(
     manifest: Mapping[str, Any] | None,
     folder: pathlib.Path,
     inputs_folder: str,
+    where: beside.Where | None,
 ) -> dict[str, Any]:
     """The recorder's facts. Raises: UsageError, TftrtError where it did not get as far as a call of the model."""
     model = models[0]
@@ -250,14 +253,27 @@ def _recorded(
         seconds=options.seconds,
         gpu=not options.without_gpu,
     )
-    try:
-        job = recording.plan if model.kind.alone else recording.saved_models
-        facts = job.run(request, log_file=options.log_file).result
-    except child.ChildDied as error:
-        facts = _left(folder, error)
+    if where and len(saved) < 2:
+        progress.note("--on=local changes nothing: there is one shape; --shapes names several")
+        where = None
+    load = os.getloadavg()[0]
+    with beside.opened(where) as fleet:
+        if fleet and fleet.width > 1:
+            facts = spread.record(fleet, request, model.kind.alone, options.log_file, load)
+        else:
+            facts = recorded(request, model.kind.alone, options.log_file)
     with inputs.explained(chosen.origins, "--shapes or --ranges"):
         _check(facts, options)
     return {**facts, "drew": list(chosen.drew)}
+
+
+def recorded(request: Request, plan: bool, log_file: str | None) -> dict[str, Any]:
+    """Record in a process of its own. Args: plan: whether the model is a plan directory. Returns: the recorder's facts, also where its
+    process died after the first trace. Raises: UsageError, TftrtError."""
+    try:
+        return (recording.plan if plan else recording.saved_models).run(request, log_file=log_file).result
+    except child.ChildDied as error:
+        return _left(pathlib.Path(request.folder), error)
 
 
 def _left(folder: pathlib.Path, error: child.ChildDied) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Request(records.Record):
     raw: bool = False
 
 
+# In the facts of a call, where other shapes were recorded beside it: a fleet.beside.Ran as a dict.
+RAN = "ran"
 # What facts.json in the folder holds: {"machine", "models": {name: facts}, "calls": [facts of each model's call at each shape], "failed":
 # {step: errors.TftrtError.to_dict()}}.
 Facts = dict[str, Any]

@@ -29,6 +29,8 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _METRICS = ("p50", verdicts.THROUGHPUT)
 # The parts of a workload that define a series: figures with other values of these cannot be compared.
 _KIND = ("through", "backend", "gate_closed", "signature", "shapes", "concurrency")
+# One more, which only a run has that others ran beside: how many.
+OTHERS = "others_meanwhile"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +55,9 @@ class Baseline:
                 f"native model: {then['native']['digest'][:19] or 'not known'}, now {native.digest[:19] or 'not known'}"
             )
         others = [
-            f"{key.replace('_', ' ')}: {then['workload'].get(key)}, now {workload[key]}"
-            for key in _KIND
-            if then["workload"].get(key) != workload[key]
+            f"{key.replace('_', ' ')}: {then['workload'].get(key)}, now {workload.get(key)}"
+            for key in (*_KIND, OTHERS)
+            if then["workload"].get(key) != workload.get(key)
         ]
         found += others
         if not others and then["workload"]["digest"] != workload["digest"]:
@@ -182,12 +184,14 @@ def asked_text(document: Mapping[str, Any]) -> str:
     work = document["workload"]
     closed = ", gate closed" if work.get("gate_closed") else ""
     how = work["through"] if work["through"] == work.get("backend") else f"{work['through']} ({work.get('backend')})"
-    return f"{how}{closed}, {work['signature']} {'; '.join(work['shapes'])}, {work['concurrency']} at a time"
+    beside = f", {work[OTHERS]} measured beside it" if work.get(OTHERS) else ""
+    return f"{how}{closed}, {work['signature']} {'; '.join(work['shapes'])}, {work['concurrency']} at a time{beside}"
 
 
 def place(history_dir: pathlib.Path, machine: Fingerprint, name: str, workload: Mapping[str, Any]) -> pathlib.Path:
     """The folder of one series: a candidate, called in one way, on one kind of machine."""
-    kind = hashlib.sha256(json.dumps([workload.get(key) for key in _KIND]).encode()).hexdigest()[:8]
+    keys = (*_KIND, OTHERS) if OTHERS in workload else _KIND
+    kind = hashlib.sha256(json.dumps([workload.get(key) for key in keys]).encode()).hexdigest()[:8]
     return history_dir / machine.digest / f"{_clean(name)}@{kind}"
 
 
@@ -207,7 +211,10 @@ class Latest:
         raise self._refusal(machine)
 
     def _refusal(self, machine: Fingerprint) -> errors.UsageError:
-        mend = "measure one here with --save_baseline=auto; results of a server that regress started need its --launch"
+        mend = (
+            "measure one here with --save_baseline=auto; results of a server that regress started need its --launch, and those that "
+            "others were measured beside need its --on and --batch_size"
+        )
         here = sorted(
             folder.name
             for folder in (self.history_dir / machine.digest).glob(f"{_clean(self.name)}@*")

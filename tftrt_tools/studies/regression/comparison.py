@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 from tftrt_tools.base import choices, errors, records, results, terminal
 from tftrt_tools.base.stack.fingerprint import Fingerprint
+from tftrt_tools.fleet.beside import Ran
 from tftrt_tools.servers.serving.smoke import engine_evidence
+from tftrt_tools.studies.regression import answers as comparing
 from tftrt_tools.studies.regression import goals as goal_rules
 from tftrt_tools.studies.regression import sentences
 from tftrt_tools.studies.regression import verdict as verdicts
-from tftrt_tools.studies.regression.answers import Judged
 from tftrt_tools.studies.regression.models import Model
 from tftrt_tools.studies.regression.rounds import Side
 
@@ -18,6 +19,12 @@ PASS: choices.RunVerdict = "pass"
 FAIL: choices.RunVerdict = "fail"
 UNSURE: choices.RunVerdict = "cannot tell"
 ENDED: choices.RunVerdict = "ended early"
+_EXIT_CODES: Mapping[choices.RunVerdict, int] = {
+    PASS: errors.EXIT_DONE,
+    FAIL: errors.EXIT_CHECK,
+    UNSURE: errors.EXIT_UNSURE,
+    ENDED: errors.EXIT_FAILED,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,8 +67,53 @@ class Compared(records.Record):
     judgements: tuple[verdicts.Judgement, ...]
 
 
+class Judged(results.Result):
+    """A result with an outcome. stamp: tool, version and time, as passport.stamp gives them. ended: "" for a whole run, else why it ended
+    early."""
+
+    stamp: Mapping[str, str]
+    ended: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it was measured."""
+        raise NotImplementedError
+
+    @property
+    def outcome(self) -> choices.RunVerdict:
+        """PASS, FAIL, UNSURE or ENDED."""
+        raise NotImplementedError
+
+    @property
+    def headline(self) -> str:
+        """One line: the outcome and its reason."""
+        raise NotImplementedError
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command."""
+        return _EXIT_CODES[self.outcome]
+
+    def summary(self) -> str:
+        """As Result.summary."""
+        return self.headline
+
+    def beginning(self) -> dict[str, Any]:
+        """The keys with which the document begins."""
+        return {
+            "kind": self.document,
+            "schema_version": 1,
+            **self.stamp,
+            "complete": self.complete,
+            "ended": self.ended,
+            "outcome": self.outcome,
+            "headline": self.headline,
+            "exit_code": self.exit_code,
+        }
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class Regression(results.Result):
+class Regression(records.Record, Judged):
     """A finished comparison, or the finished part of one."""
 
     # Tool, version and time, as passport.stamp gives them.
@@ -85,7 +137,7 @@ class Regression(results.Result):
     failed: Mapping[Side, int]
     errors: Mapping[Side, Sequence[str]]
     # None if the answers were not compared.
-    answers: Judged | None = None
+    answers: comparing.Judged | None = None
     # Whether the candidate's engines ran; None if not checked.
     engines: engine_evidence.Verdict | None = None
     # The goals that were set, judged.
@@ -104,12 +156,10 @@ class Regression(results.Result):
     seconds: float = 0.0
     # Notes, a line each.
     notes: tuple[str, ...] = ()
+    # Where it was measured, if it is one of several; else None.
+    beside: Ran | None = None
 
     document: ClassVar[str] = "regression"
-
-    def summary(self) -> str:
-        """As Result.summary."""
-        return self.headline
 
     @property
     def complete(self) -> bool:
@@ -137,12 +187,6 @@ class Regression(results.Result):
         )
 
     @property
-    def exit_code(self) -> int:
-        return {PASS: errors.EXIT_DONE, FAIL: errors.EXIT_CHECK, UNSURE: errors.EXIT_UNSURE, ENDED: errors.EXIT_FAILED}[
-            self.outcome
-        ]
-
-    @property
     def headline(self) -> str:
         """One line: the outcome and its first reason."""
         if self.ended:
@@ -161,14 +205,7 @@ class Regression(results.Result):
     def to_dict(self) -> dict[str, Any]:
         """Written by hand: the document begins with the outcome, and has other names for some parts."""
         return {
-            "kind": "regression",
-            "schema_version": 1,
-            **self.stamp,
-            "complete": self.complete,
-            "ended": self.ended,
-            "outcome": self.outcome,
-            "headline": self.headline,
-            "exit_code": self.exit_code,
+            **self.beginning(),
             "native": self.native.to_dict(),
             "candidate": self.candidate.to_dict(),
             "server": self.server,
@@ -188,7 +225,12 @@ class Regression(results.Result):
             "checks": [one.to_dict() for one in self.checks],
             "seconds": round(self.seconds, 2),
             "notes": list(self.notes),
+            "beside": self.beside.to_dict() if self.beside else None,
         }
+
+    def fields(self) -> dict[str, Any]:
+        """Plain values of the fields, for another process; `from_dict` reads them."""
+        return super().to_dict()
 
 
 def _checks(done: Regression) -> Iterator[Check]:

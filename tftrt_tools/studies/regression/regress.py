@@ -26,6 +26,7 @@ from tftrt_tools.servers import client as clients
 from tftrt_tools.servers.serving.smoke import engine_evidence, gate
 from tftrt_tools.studies.bench import subject, threads
 from tftrt_tools.studies.regression import answers, comparison, in_process, models, on_server, pair, pairing, rounds
+from tftrt_tools.studies.regression import baseline as baseline_rules
 from tftrt_tools.studies.regression import goals as goal_rules
 from tftrt_tools.studies.regression import verdict as verdicts
 from tftrt_tools.studies.regression.baseline import Baseline, Latest
@@ -114,6 +115,8 @@ class Options:
     max_seconds: float = 600.0
     # NATIVE=CANDIDATE for each input and output with another name in the candidate, in process.
     rename: tuple[str, ...] = ()
+    # How many other measurements run on this machine meanwhile.
+    others: int = 0
 
     @property
     def addresses(self) -> dict[Side, str]:
@@ -155,11 +158,16 @@ def regress(options: Options) -> comparison.Regression:
     nothing could be measured.
     """
     check(options)
-    for model in () if options.running else (options.native, options.candidate):
-        (opening.check if options.in_process else check_model)(model)
+    check_models(options)
     machine = fingerprint.fingerprint()
     with _both(options, bool(machine.gpus)) as both:
         return _Run(options, both, machine).whole()
+
+
+def check_models(options: Options) -> None:
+    """Refuse models that are not there, or of a kind that cannot be compared so. Raises: UsageError, TftrtError."""
+    for model in () if options.running else (options.native, options.candidate):
+        (opening.check if options.in_process else check_model)(model)
 
 
 @contextlib.contextmanager
@@ -395,6 +403,7 @@ class _Run:
             "compared": len(calls[rounds.NATIVE]),
             "concurrency": options.concurrency,
             "digest": digest.hexdigest()[:16],
+            **({baseline_rules.OTHERS: options.others} if options.others else {}),
             **{f"{side}_in": text for side, text in getattr(self._both, "elsewhere", {}).items()},
         }
 

@@ -13,17 +13,15 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tftrt_tools.base import records
 from tftrt_tools.base.process import jobs, progress, starting
-from tftrt_tools.fleet import running, session, stack
+from tftrt_tools.fleet import running, stack
 from tftrt_tools.fleet import task as fleet_task
-from tftrt_tools.fleet.place import Place
-from tftrt_tools.fleet.session import Fleet
-from tftrt_tools.fleet.task import Given, Outcome, Row
+from tftrt_tools.fleet.beside import Opened
+from tftrt_tools.fleet.task import Given, Outcome
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.tuning import makers, space
 from tftrt_tools.studies.tuning.journal import Journal
@@ -37,22 +35,6 @@ _PREFIX = ".trial-"
 CALIBRATIONS = "calibration-*.json"
 # (back end, settings) of a trial.
 Named = tuple[str, Settings]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Where:
-    """The fleet that a search may use. live: shows a table while tasks run; what it yields is told the rows."""
-
-    place: Place
-    live: Callable[[], AbstractContextManager[Callable[[Sequence[Row]], None]]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Opened:
-    """An open fleet; the fields as those of Where."""
-
-    fleet: Fleet
-    live: Callable[[], AbstractContextManager[Callable[[Sequence[Row]], None]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,7 +81,7 @@ class Prefetch:
         self._fleet, self._live, self._told, self._task = opened.fleet, opened.live, told, task
         self._journal, self._trials = journal, trials
         self._wanted, self._numbers = stack.here(), itertools.count(1)
-        self.width = max(1, int(sum(one.get("GPU", 0) for one in opened.fleet.nodes().values())))
+        self.width = opened.width
 
     def __call__(self, listed: Sequence[Named], seconds: float) -> None:
         """As search.Prefetch. A trial alone is left to the search. Raises: TftrtError where the fleet has gone."""
@@ -175,16 +157,6 @@ def _move(source: pathlib.Path, target: pathlib.Path) -> None:
 def _text(one: Named) -> str:
     backend, settings = one
     return space.text(settings, backend=backend)
-
-
-@contextlib.contextmanager
-def opened(where: Where | None) -> Iterator[Opened | None]:
-    """Yields: Opened; None without `where`. Raises: TftrtError where it does not start."""
-    if where is None:
-        yield None
-        return
-    with session.opened(where.place) as fleet:
-        yield Opened(fleet=fleet, live=where.live)
 
 
 def of_settings(written: Mapping[str, Any]) -> Settings:

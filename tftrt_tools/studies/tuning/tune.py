@@ -20,6 +20,7 @@ from tftrt_tools.base import stack as stack_room
 from tftrt_tools.base.files import documents, scratch, whole_file
 from tftrt_tools.base.process import progress
 from tftrt_tools.base.stack import fingerprint
+from tftrt_tools.fleet import beside
 from tftrt_tools.models.backends.protocol import Made, Work
 from tftrt_tools.models.execution import constancy, npz, run
 from tftrt_tools.models.execution.run import Call
@@ -143,10 +144,7 @@ class Found:
 
 
 def tune(
-    model: str | os.PathLike[str] | Source,
-    settings: Settings,
-    options: Options,
-    where: fleet_trials.Where | None = None,
+    model: str | os.PathLike[str] | Source, settings: Settings, options: Options, where: beside.Where | None = None
 ) -> Found:
     """Search the fastest conversion of a model that keeps a goal.
 
@@ -180,7 +178,7 @@ def tune(
         gpu = _machine((*options.backends, *options.compared), original)
         journal = journal_module.Journal(options.work_dir)
         names = {name: (name, *walked.twins[name]) for name in walked.names}
-        with fleet_trials.opened(where) as fleet:
+        with beside.opened(where) as fleet:
             prepared = _prepare(original, settings, options, specs, maker, given, scored, labels, journal.folder)
             return _searched(source, settings, options, table, gpu, journal, prepared, names, fleet)
 
@@ -194,7 +192,7 @@ def _searched(
     journal: journal_module.Journal,
     prepared: "_Prepared",
     names: Mapping[str, tuple[str, ...]],
-    fleet: fleet_trials.Opened | None,
+    fleet: beside.Opened | None,
 ) -> Found:
     """Try, choose, and time the best in turns. Args: source: as the user named it; names: of each signature. Returns: Found."""
     shown = nothing_shown(prepared.scoring.calls, options.allow_constant_outputs)

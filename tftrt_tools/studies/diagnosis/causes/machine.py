@@ -11,6 +11,8 @@ _LOW_CLOCK = 0.9
 def look(case: Case) -> Said:
     """What the state of GPU and host says of this call."""
     yield from _clock(case)
+    if case.call.ran and case.call.ran.others:
+        yield Remark("gpu-state", case.name, case.call.ran.note())
     if case.call is not case.profile.model.calls[0]:
         return
     for gpu in case.profile.machine.gpus:

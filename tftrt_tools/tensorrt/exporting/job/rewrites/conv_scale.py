@@ -27,7 +27,7 @@ _KERNEL, _BIAS = 1, 2
 _Floats = npt.NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Found:
     """Of a convolution. input: what it reads; last: the node whose output it gives; taken: first outputs of the other nodes that go.
     kernel: float64 [outputs, inputs of a group, …]; bias: float64 [outputs]."""
@@ -65,7 +65,7 @@ def _found(facts: Facts, node: onnx.NodeProto) -> _Found | None:
     if kernel is None or kernel.dtype != np.float32 or has_bias and bias is None:
         return None
     floats = np.zeros(len(kernel)) if bias is None else bias.astype(np.float64)
-    return _Found(node, node.input[0], node, (), kernel.astype(np.float64), floats)
+    return _Found(conv=node, input=node.input[0], last=node, taken=(), kernel=kernel.astype(np.float64), bias=floats)
 
 
 def _behind(facts: Facts, found: _Found) -> _Found:
