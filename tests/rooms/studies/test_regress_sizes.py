@@ -259,7 +259,6 @@ def test_each_batch_size_has_a_log_of_its_own(monkeypatch):
         (["--batch_size="], "--batch_size is empty"),
         (["--batch_size=1,8", "--save_baseline=kept.json"], "is one file"),
         (["--batch_size=1,8", "--baseline=kept.json"], "is one file"),
-        (["--on=ray://head:10001"], "uses the GPUs of one machine"),
         (["--on=here"], "is no place"),
         (["--on=local", "--batch_size=1,8", "--address=localhost:1"], "--on does not go with a server"),
         (["--on=local", "--batch_size=1,8", "--launch=local"], "--on does not go with a server"),
@@ -469,11 +468,6 @@ def test_ctrl_c_after_the_first_batch_size_keeps_it_and_says_what_is_missing(zoo
 def test_a_model_that_is_not_there_is_told_before_anything_begins(tftrt, zoo_model):
     done = tftrt("regress", zoo_model("digits_cnn"), "gone", "--batch_size=1,8")
     assert_clear(done, 2, "no such file or directory: gone")
-
-
-def test_a_cluster_is_refused_by_the_command(zoo_model, tftrt):
-    model = zoo_model("digits_cnn")
-    assert_clear(tftrt("regress", model, model, "--on=ray://head:10001"), 2, "uses the GPUs of one machine")
 
 
 @pytest.mark.slow

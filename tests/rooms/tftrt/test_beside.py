@@ -196,12 +196,11 @@ def test_two_of_one_name_and_other_memory_are_two_kinds_and_one_without_a_uuid_i
     assert local_gpus.chosen([{**first, "uuid": ""}]) == ()
 
 
-def test_a_plan_and_a_cluster_are_refused(zoo_model, tftrt, tmp_path):
+def test_a_plan_is_refused(zoo_model, tftrt, tmp_path):
     model, made = zoo_model("digits_cnn"), f"--output={tmp_path / 'made'}"
     shapes = "--shapes=image:1x8x8x1"
     for flags, says in (
         (["--on=local", "--backend=tensorrt", shapes], "--on has no effect with --backend=tensorrt"),
-        (["--on=ray://head:10001", shapes], "uses the GPUs of one machine"),
         (["--on=local"], "--on builds engines side by side, and nothing is built without --shapes"),
     ):
         assert_clear(tftrt("convert", model, made, *flags), 2, says)

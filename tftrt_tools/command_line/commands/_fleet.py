@@ -35,11 +35,7 @@ def define_local(values: flags.FlagValues) -> None:
 
 
 def read_local(values: flags.FlagValues, command: str, through_ray: bool = True) -> place.Place | None:
-    """What --on says; None without it. Args: through_ray: whether Ray is needed. Raises: UsageError, for a cluster too; NeedsExtra."""
-    if values.on.startswith("ray://"):
-        raise errors.UsageError(
-            f"--on={values.on}: {command} uses the GPUs of one machine", "run it on one of the cluster, with --on=local"
-        )
+    """What --on says; None without it. Args: through_ray: whether Ray is needed. Raises: UsageError; NeedsExtra."""
     if values.on not in ("", _LOCAL):
         raise errors.UsageError(f"--on={values.on} is no place", f"give {place.FORMS}")
     found = place.parse(values.on)
