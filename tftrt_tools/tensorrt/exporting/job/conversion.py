@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tf2onnx import graph as tf2onnx_graph
 from tf2onnx import optimizer, tf_loader, tf_utils, tfonnx
 from tf2onnx import utils as tf2onnx_utils
 from tf2onnx.graph import ExternalTensorStorage, Graph, Node
+from tf2onnx.optimizer import transpose_optimizer
 
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.models.savedmodel import preparation
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 Tables = dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]
 # Calls of functions within names of nodes.
 _CALL = re.compile(r"(StatefulPartitionedCall|PartitionedCall)(_\d+)?$")
+# What tf2onnx logs of an optimization that raised.
+_FAILED = "Failed to apply "
 EXPORTER = f"tf2onnx {tf2onnx.__version__}"
 
 
@@ -226,7 +230,7 @@ def _through(
     values = tf_utils.compress_graph_def(frozen) if outside else None
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
-        with _constants_written_once(), _nodes_in_order():
+        with _constants_written_once(), _nodes_in_order(), _scalars_added():
             made = tfonnx.process_tf_graph(
                 graph,
                 opset=opset,
@@ -237,7 +241,8 @@ def _through(
                 const_node_values=values,
                 custom_op_handlers=mends.handlers(),
             )
-            made = optimizer.optimize_graph(made, catch_errors=not outside)
+            with _failures_told(mends.notes):
+                made = optimizer.optimize_graph(made, catch_errors=not outside)
         model = made.make_model("", external_tensor_storage=storage)
     return model, dict(storage.name_to_tensor_data) if storage else {}
 
@@ -279,6 +284,49 @@ def _nodes_in_order() -> Iterator[None]:
         yield
     finally:
         tf2onnx_graph.Node.__hash__ = kept
+
+
+@contextlib.contextmanager
+def _failures_told(notes: list[str]) -> Iterator[None]:
+    """While it lasts, an optimization of tf2onnx that fails is a note: tf2onnx logs it, and leaves the graph as slow as it was."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = record.getMessage()
+            if said.startswith(_FAILED) and record.exc_info:
+                name = said.removeprefix(_FAILED)
+                note = f"tf2onnx's optimization {name} failed ({record.exc_info[1]}): the file may be slower for it"
+                if note not in notes:
+                    notes.append(note)
+
+    log, listener = logging.getLogger(optimizer.__name__), Listener(logging.WARNING)
+    log.addHandler(listener)
+    try:
+        yield
+    finally:
+        log.removeHandler(listener)
+
+
+@contextlib.contextmanager
+def _scalars_added() -> Iterator[None]:
+    """While it lasts, tf2onnx moves transposes over the sum of a convolution and a scalar.
+
+    Its optimizer of transposes ends there (`max()` of the scalar's sizes), and then all transposes of a graph stay: 105 in a MobileNetV3,
+    whose hard swish adds 3.
+    """
+    handler = transpose_optimizer.TransposeOptimizer._add_handler
+
+    def handled(self: Any, transpose: Node, node: Node) -> bool:
+        added = node.inputs[1]
+        if added.is_const() and not added.get_tensor_value(as_list=False).shape:
+            return bool(self._handle_node_having_branches(transpose, node))
+        return bool(handler(self, transpose, node))
+
+    transpose_optimizer.TransposeOptimizer._add_handler = handled
+    try:
+        yield
+    finally:
+        transpose_optimizer.TransposeOptimizer._add_handler = handler
 
 
 class Mends:
