@@ -86,6 +86,39 @@ def test_a_process_opens_one_fleet_after_the_other(tmp_path):
     assert one.returncode == 0 and sorted(out.split("\n")) == ["", *["done 0"] * 2, *["done 1"] * 2], error
 
 
+def test_ray_that_is_too_slow_is_started_once_more(tmp_path):
+    """Ray gives its own start 30 s. Here it has started, and says that it has not."""
+    slow = """
+from tftrt_tools.fleet import session
+imported, said = session._imported, []
+def slow():
+    ray = imported()
+    init = ray.init
+    def late(*given, **options):
+        init(*given, **options)
+        if len(said) < {times}:
+            said.append(1)
+            raise Exception("The current node timed out during startup. This could happen because …")
+    ray.init = late
+    return ray
+session._imported = slow
+"""
+    for times in (1, 2):
+        with open(tmp_path / f"{times}.py", "w") as file:
+            file.write(slow.format(times=times) + SCRIPT)
+        mark = f"slow-{os.getpid()}-{times}"
+        env = {**os.environ, **fleets.COUNTED, "TFTRT_TEST_MARK": mark, "TMPDIR": str(tmp_path)}
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
+        done = subprocess.run(
+            [sys.executable, tmp_path / f"{times}.py", "{}", "1"], env=env, capture_output=True, text=True
+        )
+        if times == 1:
+            assert done.returncode == 0 and done.stdout.count("done") == 2, done.stderr
+        else:
+            assert "Ray does not start within 30 s" in done.stderr, done.stderr
+        assert not processes_marked(mark)
+
+
 def test_two_fleets_on_one_machine_do_not_meet(tmp_path):
     both = [started({"wait": 2}, f"two-{name}-{os.getpid()}", tmp_path) for name in "ab"]
     for one in both:
