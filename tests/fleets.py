@@ -10,7 +10,7 @@ import time
 from tests import fleet_jobs
 from tests.conftest import ROOT
 from tftrt_tools.base.process import environment
-from tftrt_tools.fleet import running, session, stack
+from tftrt_tools.fleet import running, session, stack, worker
 from tftrt_tools.fleet.task import Task
 
 # What the head of this machine's cluster needs to listen on the loopback alone, and to take no token of the home folder.
@@ -18,13 +18,14 @@ ENV = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    worker.COUNTED: "1",
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     # The client gives a lost head that long.
     "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5",
 }
 # Counted GPUs of this machine for --on=local.
-COUNTED = {"RAY_OVERRIDE_RESOURCES": '{"GPU": 2, "accelerator_type:L4": 1}'}
+COUNTED = {worker.COUNTED: "1", "RAY_OVERRIDE_RESOURCES": '{"GPU": 2, "accelerator_type:L4": 1}'}
 
 
 def free_port():

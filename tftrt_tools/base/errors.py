@@ -54,7 +54,8 @@ _OF_BINDINGS = ("tensorrt_bindings", "tensorrt_libs")
 def nearest(name: str, known: Iterable[str], most: int | None = None) -> str:
     """A mend for a name that is not known: the one that it resembles, or those that there are. Args: most: of them that are told."""
     listed = list(known)
-    near = difflib.get_close_matches(name, listed, 1)
+    folded = {one.casefold(): one for one in reversed(listed)}
+    near = [folded[one] for one in difflib.get_close_matches(name.casefold(), folded, 1)]
     more = ", …" if most is not None and len(listed) > most else ""
     return f"did you mean {near[0]!r}?" if near else "there are: " + ", ".join(listed[:most]) + more
 

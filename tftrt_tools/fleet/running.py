@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.process import progress
 from tftrt_tools.fleet import content, place, placing, session, stack, store, worker
 from tftrt_tools.fleet.session import Fleet
 from tftrt_tools.fleet.task import Outcome, Row, Status, Task, Where
@@ -93,6 +94,8 @@ class _Run:
         # {machine: why it refuses}.
         self._refusals: dict[str, str] = {}
         self._nodes = fleet.nodes()
+        # Tasks for which a machine may still come; each is told once.
+        self._waits: set[str] = set()
 
     def all(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         for task in tasks:
@@ -228,6 +231,10 @@ class _Run:
         for ref, one in list(self._pending.items()):
             if one.key in self._said or placing.fitting(one.task, self._nodes, self._refusals):
                 continue
+            if one.task.name not in self._waits and self._place_seconds:
+                self._waits.add(one.task.name)
+                why = placing.not_placeable(one.task, self._nodes, self._fleet.place.text())
+                progress.note(f"{one.task.name} waits up to {self._place_seconds:.0f} s: {why.cause}; {why.mend}")
             if time.monotonic() - one.asked >= self._place_seconds:
                 del self._pending[ref]
                 self._ray.cancel(ref, force=True)

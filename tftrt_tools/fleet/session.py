@@ -11,6 +11,7 @@ import signal
 import socket
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from tftrt_tools.fleet.place import Place
 
 _LOOPBACK = "127.0.0.1"
 _CONNECTS = 3
+_TOKEN = "if that head has a token, set RAY_AUTH_MODE=token and copy its ~/.ray/auth_token to this machine"
 # What Ray says then; the bound is in its code.
 _SLOW = "timed out during startup"
 _REACHED_SECONDS = 10
@@ -118,12 +120,16 @@ def _cluster(place: Place) -> Iterator[Any]:
     try:
         # Ray's client asks a head that is not there for 30 s.
         socket.create_connection(place.host_and_port(), _REACHED_SECONDS).close()
-        _connected(ray, place)
     except OSError as error:
         raise errors.TftrtError(
             f"no fleet answers at {place.address}: {errors.first_line(str(error))}",
             "give the address of a head that `ray start --head --ray-client-server-port=10001` started",
         ) from error
+    try:
+        _connected(ray, place)
+    except ConnectionError as error:
+        cause = f"{place.address} does not let this machine in: {errors.first_line(str(error))}"
+        raise errors.TftrtError(cause, _TOKEN) from error
     try:
         yield ray
     finally:
@@ -135,7 +141,10 @@ def _connected(ray: Any, place: Place) -> None:
     """Connect. The head forks a process for each client, and now and then that process does not come up. Raises: ConnectionError."""
     for number in range(_CONNECTS):
         try:
-            return _started(ray, address=place.address)
+            with warnings.catch_warnings():
+                # That it waited is told by the error.
+                warnings.simplefilter("ignore")
+                return _started(ray, address=place.address)
         except ConnectionAbortedError:
             if number == _CONNECTS - 1:
                 raise

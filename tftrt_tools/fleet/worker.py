@@ -18,6 +18,8 @@ from tftrt_tools.base.process import child, jobs, progress
 from tftrt_tools.fleet import content, stack, store
 from tftrt_tools.fleet.task import Given, Where
 
+# Where this variable is set, a GPU may be one that only Ray counts: for trying a fleet without GPUs.
+COUNTED = "TFTRT_COUNTED_GPUS"
 # Seconds between two messages about a step.
 _APART = 0.5
 
@@ -46,8 +48,11 @@ def run(asked: Mapping[str, Any], wanted: Mapping[str, Any], sent: store.Sent | 
     node = ray.get_runtime_context().get_node_id()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if asked["gpus"] else ""
     where = Where(node=node, host=socket.gethostname(), gpus=visible).to_dict()
-    asked_stack = stack.Stack.from_dict(wanted)
-    if line := asked_stack.refusal(stack.here(driver=bool(asked["gpus"] and asked_stack.driver))):
+    here = stack.here(driver=bool(asked["gpus"]))
+    line = stack.Stack.from_dict(wanted).refusal(here)
+    if not line and asked["gpus"] and not here.driver and not os.environ.get(COUNTED):
+        line = "no GPU that NVIDIA's driver finds, though Ray counts one"
+    if line:
         return {"where": where, "refused": line}
     board.say.remote(asked["key"], {"where": where})
     # Ray leaves a task without GPUs all of them.

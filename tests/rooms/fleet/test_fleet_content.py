@@ -107,6 +107,19 @@ def test_links_arrive_as_what_they_lead_to_and_one_that_leads_nowhere_is_told(tm
         content.pack(tmp_path / "model")
 
 
+def test_a_folder_behind_a_link_arrives_and_one_that_leads_back_ends(tmp_path):
+    model = tmp_path / "model"
+    (model / "real").mkdir(parents=True)
+    (model / "real" / "one").write_text("1")
+    (model / "variables").symlink_to("real")
+    (model / "real" / "back").symlink_to("..")
+    sent = content.pack(model)
+    came = content.unpack(sent, tmp_path / "came")
+    assert (came / "variables" / "one").read_text() == (came / "real" / "one").read_text() == "1"
+    (model / "real" / "one").write_text("2")
+    assert content.pack(model).digest != sent.digest
+
+
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "aa.a").write_bytes(b"x")

@@ -132,6 +132,27 @@ def test_its_exit_code_is_passed_on_and_its_files_are_here(here, fleet, tftrt):
     assert json.loads((here / "out.json").read_text())["passed"] is False and len(fleet.tasks) == 1
 
 
+def test_a_link_and_two_dots_are_what_the_system_takes_them_for(here, fleet, tftrt):
+    """link/../c.onnx is beside the folder that the link leads to, not beside the link."""
+    (here / "f" / "other" / "inner").mkdir(parents=True)
+    (here / "f" / "link").symlink_to(here / "f" / "other" / "inner")
+    shutil.copy(here / "unlike.onnx", here / "f" / "other" / "c.onnx")
+    shutil.copy(here / "m.onnx", here / "f" / "c.onnx")
+    words = ("verify", "m.onnx", "f/link/../c.onnx")
+    assert tftrt(*words, cwd=here).returncode == 3
+    assert tftrt(*on(*words), cwd=here).returncode == 3, "another file was sent"
+    # What is written goes to the same place, with and without a fleet.
+    assert tftrt("verify", "m.onnx", "n.onnx", "--json=f/link/../here.json", cwd=here).returncode == 0
+    assert tftrt(*on("verify", "m.onnx", "n.onnx", "--json=f/link/../far.json"), cwd=here).returncode == 0
+    assert {one.parent for one in here.rglob("here.json")} == {one.parent for one in here.rglob("far.json")} != set()
+
+
+def test_of_a_family_any_file_is_what_the_flag_names():
+    asked = request.Request(words=("regress",), current="/w", families=("/w/log",), files=("/w/o.json",))
+    assert asked.came("/w/log", ["/w/log.batch-8"]) and asked.came("/w/log", ["/w/log"])
+    assert not asked.came("/w/log", ["/w/o.json"]) and not asked.came("/w/o.json", ["/w/o.json.more"])
+
+
 def test_what_it_says_is_wrong_is_said_here(here, fleet, tftrt):
     done = tftrt(*on("verify", "m.onnx", "n.onnx", "--shapes=nonsense", "--json=out.json"), cwd=here)
     assert done.returncode == 2 and "nonsense" in done.stderr and done.stdout == ""
@@ -318,7 +339,7 @@ def test_what_no_flag_names_is_not_written_here_either(here, tmp_path):
     assert (here / "m.onnx").read_bytes() == before
 
 
-def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monkeypatch):
+def test_a_command_that_is_killed_takes_its_request_with_it(here, tmp_path, monkeypatch):
     """A fleet tries again what was killed from outside, which the system does for want of memory."""
     monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"request-{os.getpid()}")
     asked = given(here, tmp_path, *LONG)
@@ -337,7 +358,7 @@ def test_a_command_that_is_killed_takes_its_errand_with_it(here, tmp_path, monke
     assert raised and raised[0].signal_name == "SIGKILL"
 
 
-def test_a_command_ends_with_its_errand(here, tmp_path, monkeypatch):
+def test_a_command_ends_with_its_request(here, tmp_path, monkeypatch):
     monkeypatch.setenv("TFTRT_TEST_MARK", mark := f"request-ends-{os.getpid()}")
     asked = given(here, tmp_path, *LONG)
     with child.worker(sending.run_there.target) as worker:

@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _output, build
 from tftrt_tools.fleet.place import parse
-from tftrt_tools.models.savedmodel import files
+from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving.publishing import several
 from tftrt_tools.studies.fleet_builds import building, journal, junit
 from tftrt_tools.studies.fleet_builds.building import Asked
@@ -115,6 +115,37 @@ def test_a_verification_in_between_does_not_change_a_kind(fleet, model, out):
     assert states(built(model, out)) == {"T4": "taken over"}
 
 
+def test_a_verification_of_the_model_in_between_does_not_make_it_another(fleet, model, out, tmp_path):
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    first(fleet, copy, out, "T4")
+    passport.write(copy, passport.VERIFY, {"kind": "verification"})
+    assert states(built(copy, out, "T4")) == {"T4": "taken over"}
+
+
+def without_manifest(out):
+    (passport.folder(out / "T4") / passport.MANIFEST).unlink()
+
+
+def other_manifest(out):
+    (passport.folder(out / "T4") / passport.MANIFEST).write_text('{"broken')
+
+
+@pytest.mark.parametrize("does", [without_manifest, other_manifest])
+def test_a_model_that_no_longer_says_how_it_was_made_is_not_taken_over(does, fleet, model, out):
+    first(fleet, model, out, "T4")
+    does(out)
+    with pytest.raises(errors.UsageError, match="its files have changed since it was built"):
+        built(model, out, "T4")
+
+
+def test_an_output_that_is_a_model_is_refused(fleet, model, tmp_path):
+    shutil.copytree(model, tmp_path / "mine")
+    with pytest.raises(errors.UsageError, match="is a model"):
+        built(model, tmp_path / "mine", "T4")
+    assert not (tmp_path / "mine" / journal.NAME).exists()
+
+
 def test_a_bound_of_time_may_be_another_one(fleet, model, out):
     first(fleet, model, out, "T4")
     assert states(built(model, out, asked=dataclasses.replace(ASKED, build_minutes=5))) == {"T4": "taken over"}
@@ -162,7 +193,7 @@ def test_what_is_not_the_same_is_refused_as_before_and_says_why(does, asked, why
 def test_another_model_and_another_stack_are_not_taken_over(fleet, model, out, monkeypatch, tmp_path):
     first(fleet, model, out, "T4")
     other = shutil.copytree(model, tmp_path / "other")
-    (other / "assets.extra" / "more").write_bytes(b"")
+    (other / "variables" / "more").write_bytes(b"")
     with pytest.raises(errors.UsageError, match="it was built from another model$"):
         built(other, out)
     there = building.stack.here()

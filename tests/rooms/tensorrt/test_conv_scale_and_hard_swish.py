@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests import onnx_files
-from tests.rooms.tensorrt.test_export_rewrites import Net, ops, run
+from tests.rooms.tensorrt.test_export_rewrites import WIDTH, Net, ops, run
 from tftrt_tools.tensorrt.exporting.job.rewrites import registry
 
 PICTURE = ("batch", 4, 9, 9)
@@ -176,6 +176,46 @@ def test_weights_that_two_convolutions_share_are_changed_for_one():
     first = net("Mul", net("Conv", "x", kernel), net.c(3.0))
     net("Add", first, net("Conv", "x", kernel))
     assert ops(same("conv_scale", net.model(), 1)).count("Mul") == 0
+
+
+def grey(net, x, op="Mul", kernel=(6, 3, 3, 3)):
+    """One channel, spread to three by a constant, into a convolution of three."""
+    return conv(net, net(op, x, net.c(floats(3, 1, 1))), kernel)
+
+
+@pytest.mark.parametrize("op", ["Mul", "Add"])
+@pytest.mark.parametrize("shape", [("batch", 1, 9, 9), ("batch", "channels", 9, 9)], ids=str)
+def test_a_constant_that_spreads_one_channel_stays(op, shape):
+    net = Net(shape=shape)
+    grey(net, "x", op)
+    made = net.model()
+    wanted = ops(made)
+    assert registry.IN_GRAPH["conv_scale"](made, "8.5") == 0 and ops(made) == wanted
+
+
+def test_a_constant_that_adds_a_dimension_stays():
+    net = Net(shape=(3, 9, 9))
+    conv(net, net("Mul", "x", net.c(floats(1, 3, 1, 1))), (6, 3, 3, 3))
+    assert registry.IN_GRAPH["conv_scale"](net.model(), "8.5") == 0
+
+
+@pytest.mark.parametrize("form", ["product first", "gate first", "sixth"])
+def test_a_six_of_more_dimensions_than_x_is_no_hard_swish(form):
+    net = Net(shape=("batch", 5))
+    swish(net, "x", number=np.float32([[[6.0]]]), form=form)
+    same("hard_swish", net.model(), 0)
+
+
+def test_a_half_or_a_gamma_of_more_dimensions_than_x_is_none_either():
+    net = Net(opset=20, shape=(2, WIDTH))
+    half = net.c([[[0.5]]])
+    net("Mul", net("Mul", "x", net("Add", net("Erf", net("Div", "x", net.c(2**0.5))), net.c(1.0))), half)
+    same("gelu", net.model(), 0, "10")
+    net = Net(shape=(2, WIDTH))
+    centred = net("Sub", "x", net.mean("x"))
+    deviation = net("Sqrt", net("Add", net.mean(net("Mul", centred, centred)), net.c(1e-5)))
+    net("Mul", net("Div", centred, deviation), net.c(floats(1, 1, WIDTH)))
+    same("layer_norm", net.model(), 0, "10")
 
 
 def test_weights_in_float16_stay():

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pathlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors
@@ -182,8 +182,9 @@ def _request(name: str, values: flags.FlagValues, positional: Sequence[str], gpu
         if kind in _travel.WRITTEN:
             value = _of_type(value, gpu_type, kind == "folder", flag)
             if value != _STDOUT:
-                written[kind].append(_absolute(value))
-        if kind in ("model", "data", "read", *_travel.WRITTEN):
+                written[kind].append(_lexical(value))
+            value = _travelled(value, absolute=_lexical)
+        elif kind in ("model", "data", "read"):
             value = _travelled(value, _travel.WORDS.get(flag, ()))
         words += _flags.words(values[flag], value)
     kept = _kept(name, values, positional)
@@ -220,7 +221,7 @@ def _check_places(values: flags.FlagValues, requests: Iterable[Request], reads: 
                 raise errors.UsageError(
                     f"{path} is no file, and what is written elsewhere comes back as one", "name a file"
                 )
-        work_dir = _absolute(values.work_dir) if "work_dir" in values and values.work_dir else ""
+        work_dir = _lexical(values.work_dir) if "work_dir" in values and values.work_dir else ""
         for path in one.folders:
             if work_dir and (path == work_dir or os.path.dirname(path) == work_dir):
                 if os.path.isdir(path) and os.listdir(path):
@@ -233,9 +234,18 @@ def _check_places(values: flags.FlagValues, requests: Iterable[Request], reads: 
                 staging.check_target(path, "overwrite" in values and bool(values.overwrite), reads)
 
 
-def _absolute(path: str) -> str:
-    """The absolute path. Of // at its front, which `abspath` leaves, one is left."""
+def _lexical(path: str) -> str:
+    """The absolute path of an output, which is written at the place that `abspath` gives. Of // at its front one is left."""
     return "/" + os.path.abspath(path).lstrip("/")
+
+
+def _absolute(path: str) -> str:
+    """The absolute path of what is read, without `..`, as the system takes it: of LINK/.. the folder above what the link leads to."""
+    parts = pathlib.PurePath(path).parts
+    if ".." in parts:
+        last = len(parts) - parts[::-1].index("..")
+        path = os.path.join(os.path.realpath(os.path.join(*parts[:last])), *parts[last:])
+    return _lexical(path)
 
 
 def _given(values: flags.FlagValues) -> list[str]:
@@ -249,14 +259,14 @@ def _texts(value: Any) -> list[str]:
     return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)]
 
 
-def _travelled(value: Any, words: Sequence[str] = ()) -> Any:
+def _travelled(value: Any, words: Sequence[str] = (), absolute: Callable[[str], str] = _absolute) -> Any:
     """A path, or paths, as the other machine has them: those from / lie below the folder that stands for it. One with `..` is written out,
     for a link on its way does not travel."""
     if isinstance(value, list):
-        return [_travelled(one, words) for one in value]
+        return [_travelled(one, words, absolute) for one in value]
     if value in words or value == _STDOUT or not (os.path.isabs(value) or ".." in pathlib.PurePath(value).parts):
         return value
-    return request.ROOT + _absolute(value)
+    return request.ROOT + absolute(value)
 
 
 def _of_type(path: str, gpu_type: str, is_folder: bool, flag: str) -> str:

@@ -58,7 +58,7 @@ def asked(command: str, values: flags.FlagValues) -> place.Place | None:
         return None
     if values.on.startswith(_CLUSTER):
         return place.parse(values.on)
-    if values.on and getattr(values["on"], _ALONE, False):
+    if values.on and getattr(values["on"], _ALONE, False) and place.parse(values.on):
         raise errors.UsageError(
             f"--on={values.on}: {command} has nothing to do side by side on one machine",
             "leave it out, or give --on=ray://HEAD:10001 of a cluster",

@@ -40,7 +40,8 @@ _CLASSES: Mapping[Class, str] = {
         use_dynamic_shape version_compatible without_gpu write""",
 }
 # {(command, flag): its class}, where other commands have the flag in another one.
-OF_ONE: Mapping[tuple[str, str], Class] = {("export", "output"): "family"}
+# regress writes a log for each of several batch sizes.
+OF_ONE: Mapping[tuple[str, str], Class] = {("export", "output"): "family", ("regress", "log_file"): "family"}
 # {flag: words that are no path}.
 WORDS = {"labels": ("folders",)}
 _SERVER = "a server that this machine reaches"
@@ -60,7 +61,7 @@ STAYS = {
 # {(flag, its value): what to give instead}: words that stand for files of this machine's history.
 OF_HISTORY = {
     ("baseline", "latest"): "give the file of a result that was kept",
-    ("save_baseline", "auto"): "give a file: --save_baseline=FILE",
+    ("save_baseline", "auto"): "give a file: --save_baseline=FILE, which takes one --batch_size",
 }
 
 

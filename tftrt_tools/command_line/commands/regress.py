@@ -307,7 +307,7 @@ def _sizes(values: flags.FlagValues) -> list[int]:
         if len(found) > 1 and values[flag].value not in ("", word):
             raise errors.UsageError(
                 f"--{flag}={values[flag].value} is one file, and each of several batch sizes has a result of its own",
-                f"--{flag}={word}, or one --batch_size",
+                f"--{flag}={word} (not on a cluster), or one --batch_size",
             )
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+from collections.abc import Collection
 
 from tftrt_tools.base import records
 from tftrt_tools.models.savedmodel import files as model_files
@@ -46,6 +47,15 @@ class Request(records.Record):
         place = pathlib.PurePosixPath(path)
         return next(
             (one for one in self.models if pathlib.PurePosixPath(one, model_files.PASSPORT) in place.parents), None
+        )
+
+    def came(self, place: str, made: Collection[str]) -> bool:
+        """Whether what is written at one of its places is among these paths: of a family, any of it."""
+        first = pathlib.PurePosixPath(place)
+        return (
+            place in made
+            or place in self.families
+            and any(_of_family(pathlib.PurePosixPath(one), first) for one in made)
         )
 
     def written(self) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def _remote_run(outcome: Outcome, asked: Request, overwrite: bool, models: Mappi
         return dataclasses.replace(facts, status="failed", cause=refused.cause, mend=refused.mend)
     # A folder is there if a file of it is.
     made = {*ran.made, *(str(folder) for path in ran.made for folder in pathlib.PurePosixPath(path).parents)}
-    missing = () if ran.exit_code else tuple(one for one in asked.written() if one not in made)
+    missing = () if ran.exit_code else tuple(one for one in asked.written() if not asked.came(one, made))
     return dataclasses.replace(facts, placed=tuple(placed), lost=tuple(lost), missing=missing, stdout=out, stderr=err)
 
 

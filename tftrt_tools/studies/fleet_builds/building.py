@@ -148,11 +148,13 @@ def everywhere(
     Returns: FleetBuild; a kind that failed is a part of it. Raises: UsageError, TftrtError; Interrupted, which says what is written.
     """
     began = time.monotonic()
+    if _is_model(pathlib.Path(output)):
+        raise errors.UsageError(f"--output={output} is a model", "name a folder for the models of all kinds of GPU")
     if pathlib.Path(model).is_dir():
         files.check_links(model)
     named = {kind: _checked(output, kind, overwrite, model) for kind in gpu_types}
     packed, wanted = content.pack(model), stack.here()
-    origin = journal.Origin(content=packed.digest, request=_compared(asked), stack=wanted)
+    origin = journal.Origin(content=journal.identity(model), request=_compared(asked), stack=wanted)
     kinds: dict[str, KindBuilt] = {}
     with _told(output, kinds, overwrite), contextlib.ExitStack() as held:
         fleet, targets = None, named

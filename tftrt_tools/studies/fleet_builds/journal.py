@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -29,7 +30,7 @@ _SHAPE = {str: {"origin!": {"request!": {"options!": dict}}, "built!": dict}}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin(records.Record):
-    """What a kind was built from. content: the digest of what travelled. request: what a machine was asked, but for its bounds of time.
+    """What a kind was built from. content: the `identity` of the model. request: what a machine was asked, but for its bounds of time.
     stack: that a machine had to have."""
 
     content: str
@@ -53,7 +54,7 @@ def _flat(request: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry(records.Record):
-    """A kind. digest: of the files that it has then, as files.digest. built: of the command that wrote it, as JSON."""
+    """A kind. digest: of the model that it is then, as `identity`. built: of the command that wrote it, as JSON."""
 
     origin: Origin
     digest: str
@@ -66,6 +67,14 @@ class _Written(passport.Stamped, records.Record):
     schema_version: int = passport.SCHEMA_VERSION
 
     document: typing.ClassVar[str] = "fleet journal"
+
+
+def identity(model: str | os.PathLike[str]) -> str:
+    """A digest of a model's files and of what says how it was made. What `verify` and the like keep beside them does not change it.
+    Raises: OSError."""
+    manifest = passport.folder(model) / passport.MANIFEST
+    made = manifest.read_bytes() if manifest.is_file() else b""
+    return "sha256:" + hashlib.sha256(files.digest(model).encode() + made).hexdigest()
 
 
 class Journal:
@@ -85,7 +94,7 @@ class Journal:
             return "nothing says what it was built from"
         if line := entry.origin.differs(now):
             return line
-        return "its files have changed since it was built" if files.digest(target) != entry.digest else ""
+        return "its files have changed since it was built" if identity(target) != entry.digest else ""
 
     def built(self, kind: str) -> Mapping[str, Any]:
         """What the command that built it said."""
@@ -93,7 +102,7 @@ class Journal:
 
     def put(self, kind: str, origin: Origin, model: pathlib.Path, built: Mapping[str, Any]) -> None:
         """Keep a kind whose files are at `model` before they get its name. Raises: OSError."""
-        entries = {**self._entries, kind: Entry(origin=origin, digest=files.digest(model), built=built)}
+        entries = {**self._entries, kind: Entry(origin=origin, digest=identity(model), built=built)}
         document = _Written(entries=entries).to_dict()
         whole_file.write_text(self.path, json.dumps(document, indent=2) + "\n")
         self._entries = entries

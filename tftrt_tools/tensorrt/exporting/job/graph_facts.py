@@ -77,6 +77,11 @@ class Facts:
             return None
         return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in found.shape.dim)
 
+    def same_rank(self, one: str, other: str) -> bool:
+        """Whether two tensors are known to have as many dimensions: a constant of more may give what it is joined with more."""
+        first, second = self.shape(one), self.shape(other)
+        return first is not None and second is not None and len(first) == len(second)
+
     def alone(self, name: str) -> onnx.NodeProto | None:
         """The only reader of a tensor that is no output of the graph; None if it has others."""
         readers = self.readers.get(name, [])

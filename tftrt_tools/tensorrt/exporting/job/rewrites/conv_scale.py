@@ -90,6 +90,10 @@ def _in_front(facts: Facts, found: _Found, others: Collection[str]) -> _Found:
         if facts.alone(found.input) is None or node.output[0] in others:
             break
         scale, shift = _affine(facts, node, tensor, rank, group * inner)
+        shape = facts.shape(tensor)
+        # A constant may spread one channel, or fewer dimensions, to those that the convolution reads.
+        if not shape or len(shape) != rank or shape[1] != group * inner:
+            break
         if scale is None or shift is None or shift.any() and _pads(found.conv):
             break
         # Of each output its group's input channels: [outputs, inner, 1, …].

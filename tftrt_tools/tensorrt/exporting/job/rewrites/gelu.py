@@ -71,7 +71,7 @@ def _match(facts: Facts, node: onnx.NodeProto) -> tuple[str, str] | None:
         for sign, inner in _one_plus(facts, gate):
             maker = facts.producers.get(inner)
             if maker is not None and maker.op_type in _KINDS and _argument(facts, maker, sign) == (x, ""):
-                return x, _KINDS[maker.op_type]
+                return (x, _KINDS[maker.op_type]) if facts.same_rank(node.output[0], x) else None
     return None
 
 

@@ -48,7 +48,7 @@ def _argument(facts: Facts, node: onnx.NodeProto, swish: bool) -> str:
     for gate in product.factors:
         x = _clipped(facts, gate)
         if x and (not swish or sorted((x, gate)) == list(product.factors)):
-            return x
+            return x if facts.same_rank(node.output[0], x) else ""
     return ""
 
 
@@ -58,7 +58,6 @@ def _clipped(facts: Facts, name: str) -> str:
     if node is None or node.op_type != "Clip" or [facts.number(one) for one in node.input[1:]] != [0, _LIMIT]:
         return ""
     for number, x in products.sides(facts, node.input[0], "Add"):
-        # A shift of more dimensions than x would give the sum more of them.
-        if facts.number(number) == _SHIFT and facts.shape(x) == facts.shape(name) is not None and facts.is_float(x):
+        if facts.number(number) == _SHIFT and facts.is_float(x):
             return x
     return ""

@@ -51,7 +51,7 @@ def rewrite(model: onnx.ModelProto, target: str) -> int:
     opset, facts = _opset(model), Facts(model)
     whole = target != _WITHOUT_OP and opset >= _OPSET
     found = (one for one in _sites(facts) if not (one.node.op_type == "LayerNormalization" if whole else one.apart))
-    sites = {site.node.output[0]: site for site in found}
+    sites = {site.node.output[0]: site for site in found if not whole or facts.same_rank(site.node.output[0], site.x)}
     written = []
     for site in sites.values():
         writer = editing.Writer(site.node)
