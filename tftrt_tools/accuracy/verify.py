@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _TF32_SINCE = 8.0
 # What an exported file says of itself: the outputs that it has kept, if others were cut off, and inputs that it does not read.
 OUTPUTS, FREEZE = "tftrt.outputs", "tftrt.freeze"
+# What ONNX Runtime does on a CPU with an FP16 file.
+_ORT, _NOT_ROUNDED = "ONNX Runtime", ", which does not round to FP16: `tftrt export` compares a copy that does"
 REWRITE_ONLY = "graph rewrite only, no engine arithmetic"
 # Behind a verdict for which no engine ran.
 _NO_ENGINE = "no engine ran"
@@ -693,8 +695,11 @@ def _evidence(reference: Run, answers: Run, second: Model, simulation: Simulatio
     if not second.engines:
         ours, theirs = reference.where, answers.where
         alike = ours.runtime == theirs.runtime
-        return "the model holds no engine ops: " + (
-            f"{ours.runtime} on both sides" if alike else f"{ours.text()} and {theirs.text()}"
+        arithmetic = second.kind.arithmetic(second.path)
+        return (
+            "the model holds no engine ops: "
+            + (f"{ours.runtime} on both sides" if alike else f"{ours.text()} and {theirs.text()}")
+            + (_NOT_ROUNDED if arithmetic and arithmetic.key == "FP16" and _ORT in theirs.runtime else "")
         )
     if answers.gpu:
         return "engines watched on " + answers.gpu["name"]

@@ -288,7 +288,9 @@ def _print(done: Exported, values: flags.FlagValues) -> None:
     for one in done.files if done.written else ():
         beside = f", with its weights in {one.weights}" if one.weights else ""
         in_precision = f", {done.precision}" if done.precision != "FP32" else ""
-        console.print(f"written: {one.path}{beside} ({done.exporter}, opset {one.opset}{in_precision})", soft_wrap=True)
+        before = ", in the place of an earlier file" if one.path in done.replaced else ""
+        facts = f"{done.exporter}, opset {one.opset}{in_precision}"
+        console.print(f"written: {one.path}{beside} ({facts}){before}", soft_wrap=True)
     for path in done.removed:
         console.print(f"removed: {path}, the weights of the file that was there before", soft_wrap=True)
     for line in done.stay:

@@ -286,7 +286,7 @@ def check(options: Options) -> None:
     if options.rounds < least:
         raise errors.UsageError(
             f"--rounds={options.rounds} can show nothing: at least {least} are needed for "
-            f"{len(options.metrics)} metrics and {options.looks} looks",
+            f"{terminal.counted(len(options.metrics), 'metric')} and {terminal.counted(options.looks, 'look')}",
             f"--rounds={least}, or fewer --metrics",
         )
     if options.max_rounds < options.rounds:

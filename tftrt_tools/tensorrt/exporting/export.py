@@ -158,12 +158,14 @@ def export(model: str | os.PathLike[str] | Source, output: str | os.PathLike[str
                 else ""
             )
             before = [found for one in done.files if not one.weights and (found := earlier.weights(one.path))]
+            replaced = tuple(one.path for one in done.files if os.path.lexists(one.path))
             _write(done.files, pathlib.Path(folder), {table: tables} if table else {})
             removed, stay = earlier.cleared(before)
             done = dataclasses.replace(
                 done,
                 written=True,
                 table=str(pathlib.Path(table).absolute()) if table else "",
+                replaced=replaced,
                 removed=removed,
                 stay=stay,
             )

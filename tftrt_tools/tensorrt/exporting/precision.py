@@ -112,7 +112,7 @@ def kept(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
             inside = sum(bool(expression.search(name)) for name in known)
             raise errors.UsageError(
                 f"--fp32_nodes={pattern} matches no node",
-                "the whole name of a node of the exported graph must match"
+                "the whole name of a node of the exported graph must match, without those that a rewrite takes (--rewrite=-NAME)"
                 + (f"; did you mean '.*{pattern}.*'? ({inside} of {len(known)} nodes)" if inside else ""),
             )
         found |= matched

@@ -114,6 +114,8 @@ class Exported(passport.Stamped, results.Result):
     precision: Precision = "FP32"
     # The file with the ranges of all tensors, or "".
     table: str = ""
+    # Of `files`, the paths where another file was before.
+    replaced: tuple[str, ...] = ()
     # Files with the weights of earlier exports, which were removed; and what is to know of those that were not.
     removed: tuple[str, ...] = ()
     stay: tuple[str, ...] = ()
