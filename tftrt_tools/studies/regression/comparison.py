@@ -271,7 +271,7 @@ def _checks(done: Regression) -> Iterator[Check]:
         yield Check(
             name=f"baseline/{change.metric}",
             what=f"against the baseline: {sentences.wanted(change.metric, True)}",
-            found=f"against the baseline {sentences.sentence(change)}",
+            found=f"against the baseline {sentences.sentence(change)}{_not_asked(change, outcome)}",
             verdict=outcome,
             reason="" if outcome == PASS else change.reason,
         )
@@ -283,10 +283,15 @@ def _of_speed(one: verdicts.Judgement, done: Regression) -> Check:
     return Check(
         name=f"speed/{one.metric}",
         what=sentences.wanted(one.metric, must),
-        found=sentences.sentence(one),
+        found=sentences.sentence(one) + _not_asked(one, outcome),
         verdict=outcome,
         reason="" if outcome == PASS else one.reason,
     )
+
+
+def _not_asked(one: verdicts.Judgement, outcome: choices.RunVerdict) -> str:
+    """That a check which passes has not been decided, and need not be; "" for others."""
+    return " (open: --must_decide leaves it out)" if outcome == PASS and one.verdict == verdicts.UNSURE else ""
 
 
 def _of_drawn(done: Regression) -> str:
