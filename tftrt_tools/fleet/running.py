@@ -231,10 +231,7 @@ class _Run:
         for ref, one in list(self._pending.items()):
             if one.key in self._said or placing.fitting(one.task, self._nodes, self._refusals):
                 continue
-            if one.task.name not in self._waits and self._place_seconds:
-                self._waits.add(one.task.name)
-                why = placing.not_placeable(one.task, self._nodes, self._fleet.place.text())
-                progress.note(f"{one.task.name} waits up to {self._place_seconds:.0f} s: {why.cause}; {why.mend}")
+            self._tell_wait(one.task)
             if time.monotonic() - one.asked >= self._place_seconds:
                 del self._pending[ref]
                 self._ray.cancel(ref, force=True)
@@ -245,6 +242,13 @@ class _Run:
                     continue
                 error = placing.not_placeable(one.task, self._nodes, self._fleet.place.text())
                 yield self._outcome(one, "not placeable", error=error)
+
+    def _tell_wait(self, task: Task) -> None:
+        """Say once that a task waits for a machine that may still join."""
+        if task.name not in self._waits and self._place_seconds and not placing.fitting(task, self._nodes):
+            self._waits.add(task.name)
+            why = placing.not_placeable(task, self._nodes, self._fleet.place.text())
+            progress.note(f"{task.name} waits up to {self._place_seconds:.0f} s: {why.cause}; {why.mend}")
 
     def _left_out(self) -> Iterator[Outcome]:
         """End what has not begun."""

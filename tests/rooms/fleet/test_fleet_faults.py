@@ -2,12 +2,16 @@
 
 import collections
 import importlib.util
+import subprocess
+import sys
 
 import pytest
 
 from tests import fleets
+from tests.conftest import ROOT
 from tests.fleets import run, task, unlike_here
 from tftrt_tools.base import errors
+from tftrt_tools.base.process import environment, progress
 from tftrt_tools.fleet import content, placing, session
 from tftrt_tools.fleet.place import parse
 
@@ -82,7 +86,11 @@ def test_what_the_job_says_is_no_fault_of_the_worker(fleet):
 
 
 def test_a_wrong_kind_ends_within_the_bound_with_the_names_of_the_cluster(fleet):
-    found = run(fleet, task("a", "H100"), task("b", "L4"), place_seconds=1)
+    notes = []
+    with progress.notes_to(notes.append):
+        found = run(fleet, task("a", "H100"), task("b", "L4"), place_seconds=1)
+    (note,) = notes
+    assert note.startswith("a waits up to 1 s: ray://") and note.endswith("no GPU of the kind H100; there are: L4, T4")
     assert found["a"].status == "not placeable" and found["b"].status == "done"
     assert found["a"].error.cause.endswith("has no GPU of the kind H100")
     assert found["a"].error.mend == "there are: L4, T4"
@@ -93,6 +101,21 @@ def test_a_worker_with_another_stack_refuses_before_anything_begins(fleet, tmp_p
     found = run(fleet, task("a", "T4", counted=str(marker)), task("b", gpus=0), wanted=unlike_here(tensorflow="2.99.0"))
     assert found["a"].status == found["b"].status == "refused" and not marker.exists()
     assert "not 2.99.0" in found["a"].error.cause and "\n" not in found["a"].error.cause
+
+
+def test_a_token_that_is_none_of_the_head_is_told(fleet):
+    with environment.variables({"RAY_AUTH_TOKEN": "0" * 64}):
+        code = f"""
+from tftrt_tools.fleet import place, session
+try:
+    with session.opened(place.parse({fleet.place.address!r})):
+        print("in")
+except Exception as error:
+    print(error.cause, "|", error.mend)
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert "does not let this machine in" in done.stdout and "auth_token" in done.stdout, done.stdout + done.stderr
+    assert "UserWarning" not in done.stderr
 
 
 def test_of_200_trials_with_workers_killed_each_is_counted_once(fleet, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from tests import fleet_jobs, fleets
 from tests.fleets import run, task
 from tftrt_tools.base import errors
-from tftrt_tools.fleet import content, holding, running, session, stack, store
+from tftrt_tools.fleet import content, holding, running, session, stack, store, worker
 from tftrt_tools.fleet.place import parse
 
 pytestmark = [
@@ -79,6 +79,13 @@ def test_a_machine_that_goes_loses_the_process_that_is_held_there_and_no_other()
             assert isinstance(said[lost], holding.Lost) and "is gone" in said[lost].cause
             others = [one.facts["calls"] for number, one in enumerate(said) if number != lost]
             assert others == [len(told) + 2] * 2
+
+
+def test_a_machine_whose_gpu_only_ray_counts_refuses_what_needs_one():
+    with fleets.cluster(T4, env={0: {worker.COUNTED: ""}}) as (_, address, _), session.opened(parse(address)) as fleet:
+        found = run(fleet, task("a", "T4"), task("b", gpus=0))
+    assert found["a"].status == "refused" and "no GPU that NVIDIA's driver finds" in found["a"].error.cause
+    assert found["b"].status == "done"
 
 
 def test_a_head_that_goes_ends_what_is_held_with_one_line():
