@@ -274,11 +274,13 @@ def _check_where(options: Options) -> None:
 
 def check(options: Options) -> None:
     """Refuse options that can never work. Raises: UsageError."""
-    unknown = [one for one in (*options.metrics, *options.must_decide) if one not in verdicts.METRICS]
-    if unknown or not options.metrics:
-        raise errors.UsageError(
-            f"--metrics: there is no {unknown[0] if unknown else 'metric'}", f"metrics: {', '.join(verdicts.METRICS)}"
-        )
+    for flag, named in (("metrics", options.metrics), ("must_decide", options.must_decide)):
+        unknown = [one for one in named if one not in verdicts.METRICS]
+        if unknown or flag == "metrics" and not named:
+            raise errors.UsageError(
+                f"--{flag}: there is no {unknown[0] if unknown else 'metric'}",
+                f"metrics: {', '.join(verdicts.METRICS)}",
+            )
     missing = [one for one in options.must_decide if one not in options.metrics]
     if missing:
         raise errors.UsageError(f"--must_decide={missing[0]} is not among --metrics", "add it there")
