@@ -115,7 +115,8 @@ def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
     signed = [(one[0], one[1:]) if one[0] in (WITHOUT, WITH) else ("", one) for one in items]
     for sign, name in signed:
         if name not in REWRITES and (sign, name) != ("", NONE):
-            raise errors.UsageError(f"--rewrite: no rewrite {name!r}", f"there are: {', '.join(REWRITES)}; or {NONE}")
+            mend = f"give {NONE} alone" if name == NONE else errors.nearest(name, (*REWRITES, NONE))
+            raise errors.UsageError(f"--rewrite: no rewrite {name!r}", mend)
     left, more, only = ([name for sign, name in signed if sign == one] for one in (WITHOUT, WITH, ""))
     if only and (left or more) or NONE in only and len(only) > 1:
         raise errors.UsageError(
