@@ -19,7 +19,7 @@ def source(tmp_path):
     x = inputs = tf.keras.Input((8, 8, 3), name="x")
     for _ in range(2):
         x = layers.Conv2D(4, 3, padding="same", use_bias=False)(x)
-        x = x * tf.nn.relu6(x + 3.0) / 6.0
+        x = x * layers.ReLU(6.0)(x + 3.0) / 6.0
     tf.saved_model.save(tf.keras.Model(inputs, x + 1.0), str(tmp_path / "model"))
     return tmp_path / "model"
 
