@@ -1,6 +1,8 @@
 """ONNX files that ONNX Runtime does not load with its default options: by a fusion that fails, and by one that ends the process."""
 
 import json
+import os
+import time
 
 import numpy as np
 import onnx
@@ -191,3 +193,22 @@ def test_a_constant_that_is_folded_twice_leaves_the_folding_out(tmp_path, monkey
     monkeypatch.setattr(opening_job, "_session", lambda model, optimized: failing(model, opening_job._Optimized()))
     with pytest.raises(RuntimeError, match="Attempt to replace"):
         opening_job.opened(str(path), "m.onnx", True)
+
+
+def test_a_fork_that_waits_for_ever_is_ended_and_the_file_is_opened_here(tmp_path, monkeypatch):
+    """A process with other threads may be forked while one of them holds a lock, which nobody opens in the fork."""
+    here, opened, pids = os.getpid(), opening_job._session, []
+
+    def session(*given):
+        if os.getpid() != here:
+            time.sleep(600)
+        return opened(*given)
+
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: pids.append(fork()) or pids[-1])
+    monkeypatch.setattr(opening_job, "_session", session)
+    monkeypatch.setattr(opening_job, "_FORK_SECONDS", 0.2)
+    path = onnx_files.product(tmp_path / "m.onnx")
+    assert runner_job.session(path) is not None and len(pids) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)

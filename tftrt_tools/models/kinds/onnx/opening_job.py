@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 import signal
+import time
 from typing import Any
 
 import onnxruntime
@@ -28,6 +29,8 @@ _HALF = re.compile(rb"\x0a\x02to[^\x0a]{0,4}\x18\x0a")
 # Graphs up to this size are opened twice.
 _SMALL_BYTES = 32_000_000
 _SEARCHED_BYTES = 1 << 22
+# That a fork may take, and between two looks at it.
+_FORK_SECONDS, _LOOK_SECONDS = 120.0, 0.005
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,12 +132,20 @@ def _is_risky(model: str | bytes) -> bool:
 
 
 def _crash(model: str | bytes, optimized: _Optimized) -> str:
-    """The signal that ends a process which opens the model; "" where none does."""
+    """The signal that ends a process which opens the model; "" where none does, and where it has not ended in time: a fork of a process
+    with other threads may wait for a lock that one of them held."""
+    end = time.monotonic() + _FORK_SECONDS
     child = os.fork()
     if not child:
         try:
             _session(model, optimized)
         finally:
             os._exit(0)
-    _, status = os.waitpid(child, 0)
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return ""
+        time.sleep(_LOOK_SECONDS)
+    status = ended[1]
     return signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else ""
