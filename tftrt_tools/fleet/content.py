@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import BinaryIO
 
 from tftrt_tools.base import errors
+from tftrt_tools.base.files import linked
 
 CHUNK_BYTES = 32 << 20
 _PIECE_BYTES = 1 << 20
@@ -125,7 +126,8 @@ def _text(whole: hashlib._Hash) -> str:
 def _tar(top: pathlib.Path) -> Iterator[bytes]:
     """A tar of files and folders alone, without what differs from copy to copy; pipes and devices are left out."""
     size = 0
-    for one in [top, *sorted(_below(top))]:
+    below = (folder / name for folder, folders, found in linked.walk(top) for name in (*folders, *found))
+    for one in [top, *sorted(below)]:
         member, facts = tarfile.TarInfo(str(one.relative_to(top))), one.stat()
         if stat.S_ISDIR(facts.st_mode):
             member.type, member.mode = tarfile.DIRTYPE, 0o755
@@ -137,15 +139,6 @@ def _tar(top: pathlib.Path) -> Iterator[bytes]:
             size += len(piece)
             yield piece
     yield bytes(2 * tarfile.BLOCKSIZE + -(size + 2 * tarfile.BLOCKSIZE) % tarfile.RECORDSIZE)
-
-
-def _below(top: pathlib.Path) -> Iterator[pathlib.Path]:
-    """All files and folders in a folder, also behind links to folders; behind one that leads to a folder above it, nothing."""
-    for folder, names, found in os.walk(top, followlinks=True):
-        place = pathlib.Path(folder)
-        above = {os.path.realpath(one) for one in (place, *place.parents)}
-        yield from (place / name for name in (*names, *found))
-        names[:] = [name for name in names if os.path.realpath(os.path.join(folder, name)) not in above]
 
 
 def _member(member: tarfile.TarInfo, path: pathlib.Path) -> Iterator[bytes]:

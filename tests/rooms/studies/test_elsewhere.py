@@ -451,6 +451,17 @@ def test_links_to_files_and_folders_arrive_as_what_they_lead_to(tmp_path):
     assert request.below(there, "/w/here").is_dir() and not os.path.exists(root)
 
 
+@pytest.mark.parametrize("link", ["a", "z"])
+def test_a_folder_to_which_a_link_beside_it_leads_arrives_twice(link, tmp_path):
+    (tmp_path / "model/real").mkdir(parents=True)
+    (tmp_path / "model/real/one").write_text("1")
+    (tmp_path / "model" / link).symlink_to("real")
+    with bundle.bundled([str(tmp_path / "model")], []) as root:
+        there = content.unpack(content.pack(root), tmp_path / "there")
+    for name in ("real", link):
+        assert request.below(there, f"{tmp_path}/model/{name}/one").read_text() == "1"
+
+
 def test_a_place_that_no_fleet_answers_at_leaves_nothing(here, monkeypatch):
     with pytest.raises(errors.TftrtError):
         sending.run({"": Request(words=("doctor",), current=str(here))}, [], False, parse("ray://127.0.0.1:1"))

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from tftrt_tools.base import errors
-from tftrt_tools.base.files import scratch
+from tftrt_tools.base.files import linked, scratch
 from tftrt_tools.studies.elsewhere import request
 
 # {path below a folder: what tells a file from a later one of its name}.
@@ -40,17 +40,10 @@ def _link(path: str, root: str) -> None:
     if not os.path.isdir(path):
         _link_file(path, root)
         return
-    request.below(root, path).mkdir(parents=True, exist_ok=True)
-    seen: set[str] = set()
-    for folder, names, found in os.walk(path, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen:
-            names[:] = []
-            continue
-        seen.add(real)
-        request.below(root, folder).mkdir(parents=True, exist_ok=True)
+    for folder, _, found in linked.walk(path):
+        request.below(root, str(folder)).mkdir(parents=True, exist_ok=True)
         for name in found:
-            _link_file(os.path.join(folder, name), root)
+            _link_file(str(folder / name), root)
 
 
 def _link_file(path: str, root: str) -> None:

@@ -9,12 +9,12 @@ import functools
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tftrt_tools.base import errors, records
 from tftrt_tools.base.files import scratch, whole_file
 from tftrt_tools.base.process import jobs
-from tftrt_tools.fleet import content, running, session, stack
+from tftrt_tools.fleet import content, ending, running, session, stack
 from tftrt_tools.fleet.place import SECONDS, Place
 from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
 from tftrt_tools.models.savedmodel import staging
@@ -102,7 +102,8 @@ def run(
     models = {model: bundle.state(model) for one in requests.values() for model in one.models}
     remote_runs: dict[str, RemoteRun] = {}
     # What is packed is read again when it is sent.
-    with bundle.bundled(reads, folders) as root, _told(remote_runs):
+    written = ending.written_told(lambda: [path for one in remote_runs.values() for path in one.placed])
+    with bundle.bundled(reads, folders) as root, written:
         packed = content.pack(root)
         tasks = [
             Task(name=kind or one.words[0], job=run_there, request=one.to_dict(), content=packed, gpu_type=kind)
@@ -189,17 +190,3 @@ def _put_file(came: pathlib.Path, path: str, model: str | None, changed: Sequenc
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     with open(request.below(came, path), "rb") as file, whole_file.replacing(path) as target:
         shutil.copyfileobj(file, target, 1 << 20)
-
-
-@contextlib.contextmanager
-def _told(remote_runs: Mapping[str, RemoteRun]) -> Iterator[None]:
-    """On Ctrl-C, SIGTERM and where the fleet goes, say what is written."""
-    try:
-        yield
-    except (KeyboardInterrupt, errors.TftrtError) as error:
-        written = [path for one in remote_runs.values() for path in one.placed]
-        if not written:
-            raise
-        cause = error.cause if isinstance(error, errors.Ending) else "interrupted"
-        kind = errors.Interrupted if isinstance(error, KeyboardInterrupt) else errors.TftrtError
-        raise kind(cause, f"written: {', '.join(written)}") from error

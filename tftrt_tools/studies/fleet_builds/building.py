@@ -21,7 +21,7 @@ from typing import Any
 from tftrt_tools.base import errors, records, results
 from tftrt_tools.base.files import documents
 from tftrt_tools.base.process import jobs
-from tftrt_tools.fleet import content, placing, running, session, stack
+from tftrt_tools.fleet import content, ending, placing, running, session, stack
 from tftrt_tools.fleet.place import SECONDS, Place
 from tftrt_tools.fleet.task import Given, Outcome, Row, Status, Task, Where
 from tftrt_tools.models.backends.protocol import Changes
@@ -156,7 +156,13 @@ def everywhere(
     packed, wanted = content.pack(model), stack.here()
     origin = journal.Origin(content=journal.identity(model), request=_compared(asked), stack=wanted)
     kinds: dict[str, KindBuilt] = {}
-    with _told(output, kinds, overwrite), contextlib.ExitStack() as held:
+    goes_on = (
+        "--gpu_types names the others for the next run"
+        if overwrite
+        else "the same command takes over those that are complete, and builds the others"
+    )
+    written = ending.written_told(lambda: [one.output for one in kinds.values() if one.output], goes_on)
+    with written, contextlib.ExitStack() as held:
         fleet, targets = None, named
         if not named:
             fleet = held.enter_context(session.opened(place))
@@ -307,22 +313,3 @@ def _others(output: str, kinds: Sequence[str]) -> tuple[str, ...]:
     folder = pathlib.Path(output)
     there = [one.name for one in folder.iterdir()] if folder.is_dir() else []
     return tuple(sorted(one for one in there if not one.startswith(".") and one not in kinds))
-
-
-@contextlib.contextmanager
-def _told(output: str, kinds: Mapping[str, KindBuilt], overwrite: bool) -> typing.Iterator[None]:
-    """On Ctrl-C, SIGTERM and where the fleet goes, say what is written."""
-    try:
-        yield
-    except (KeyboardInterrupt, errors.TftrtError) as error:
-        written = [one.output for one in kinds.values() if one.output]
-        if not written:
-            raise
-        cause = error.cause if isinstance(error, errors.Ending) else "interrupted"
-        kind = errors.Interrupted if isinstance(error, KeyboardInterrupt) else errors.TftrtError
-        goes_on = (
-            "--gpu_types names the others for the next run"
-            if overwrite
-            else "the same command takes over those that are complete, and builds the others"
-        )
-        raise kind(cause, f"written: {', '.join(written)}; {goes_on}") from error
