@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# What still has to run on a GPU (docs/dev/measured/gpu.md, "Not run on a GPU yet"), on one GPU: the tests of each stack have a time of their own under
-# NVIDIA's MPS, since beside others a test took ten times as long; then what is timed runs alone. OUTPUT is written all the time, so that a run that is
-# cut keeps what it has.
+# What still has to run on a GPU (docs/dev/measured/gpu.md, "Not run on a GPU yet"). Each call runs the steps of one stack on one GPU; two calls may run
+# side by side, each on a GPU of its own. OUTPUT is written all the time, so that a run that is cut keeps what it has.
 #
-#   benchmarks/left_on_gpu.sh OUTPUT QDQ_DIR
+#   benchmarks/left_on_gpu.sh OUTPUT 2.14|2.17|both [QDQ_DIR]
 #
-# QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3. PYTHON: the interpreter with TensorFlow 2.14, by default .venv/bin/python; PYTHON217:
-# that with 2.17 (which needs setuptools on Python 3.12), by default none, and then all time is 2.14's. SECONDS_LEFT: of all, by default 1500. Steps
-# that ended: OUTPUT/steps.txt.
+# 2.14: the tests of that stack, then keras3's Q/DQ file alone on the GPU, if QDQ_DIR is given (what `python -m benchmarks.qdq --make` wrote, of keras3).
+# 2.17: the tests of that stack, which needs setuptools on Python 3.12.
+# both: tests that need two GPUs of one host, then `benchmarks.tuning_fleet` of keras3, eight trials, where time is left. Nothing may run beside them.
+# PYTHON: the stack's interpreter, by default .venv/bin/python. GPU: its number, by default 0. WORKERS: tests at a time, by default 12. SECONDS_LEFT: of
+# all steps, by default 1500. Steps that ended: OUTPUT/steps.txt.
 set -uo pipefail
-if [ $# -ne 2 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT QDQ_DIR" >&2; exit 2; fi
-out=$(realpath -m "$1") qdq=$(realpath -e "$2") || exit 2
-end=${SECONDS_LEFT:-1500}
+if [ $# -lt 2 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT 2.14|2.17|both [QDQ_DIR]" >&2; exit 2; fi
+out=$(realpath -m "$1") stack=$2 qdq=${3:+$(realpath -e "$3")} || exit 2
+end=${SECONDS_LEFT:-1500} gpu=${GPU:-0} workers=${WORKERS:-12}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
-python=$(realpath -s "${PYTHON:-.venv/bin/python}") python217=${PYTHON217:-}
-mkdir -p "$out"
+python=$(realpath -s "${PYTHON:-.venv/bin/python}")
+mkdir -p "$out/tmp" "$out/cache"
 { nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader; echo "$(nproc) cores"; } > "$out/gpu.txt" 2>&1
+# Kernels that are compiled from PTX are kept; the driver's own limit may be too small for two stacks.
+export TMPDIR=$out/tmp XDG_CACHE_HOME=$out/cache CUDA_CACHE_MAXSIZE=4294967296 TFTRT_BUILD_TURNS=0
 
 say() { echo "$SECONDS s: $*" >> "$out/steps.txt"; }
 step() {  # step NAME SECOND COMMAND…: runs it until second SECOND at most, if 15 s or more are left
@@ -27,24 +30,36 @@ step() {  # step NAME SECOND COMMAND…: runs it until second SECOND at most, if
   say "$1 ended with $code"
   return $code
 }
-tests() {  # tests NAME SECOND PYTHON FILE…: in the order that is given
-  local folder=$out/$1
-  mkdir -p "$folder/tmp" "$folder/cache"
-  TMPDIR=$folder/tmp XDG_CACHE_HOME=$folder/cache CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps TFTRT_BUILD_TURNS=0 \
-    TFTRT_GPU_REPORT=$folder/report.jsonl TFTRT_TEST_FAILURES=$folder/failures.txt TFTRT_TEST_GPUS=0 \
-    step "$1/tests" "$2" "$3" -m pytest -n 8 --dist load --maxschedchunk=1 -m gpu -v -rfs --tb=short -p no:cacheprovider "${@:4}"
+tests() {  # tests NAME SECOND TEST…: side by side under MPS, in the order that is given
+  local mps=/tmp/left_on_gpu.mps
+  mkdir -p "$mps"
+  CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps nvidia-cuda-mps-control -d > "$out/mps.log" 2>&1  # one that runs is taken
+  CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps TFTRT_TEST_GPUS=$gpu TFTRT_GPU_REPORT=$out/report.jsonl \
+    TFTRT_TEST_FAILURES=$out/failures.txt step "$1" "$2" "$python" -m pytest -n "$workers" --dist load --maxschedchunk=1 -m gpu -v -rfs --tb=short \
+    --durations=0 -p no:cacheprovider "${@:3}"
 }
-mps=$(mktemp -d)
-CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps nvidia-cuda-mps-control -d || echo "no MPS here: this will take long" >&2
-[ -z "$python217" ] || TFTRT_ALLOW_TENSORRT=8.6.0 tests tests217 $((end * 5 / 10)) "$python217" \
-  tests/gpu/test_gpu_{int8,engines,names,tensors,detector,breakdown,regress,smoke,publish,profile,served_resnet,refused,prepared}.py \
-  tests/gpu/test_gpu.py tests/gpu/test_gpu_{foreign,triton}.py
-tests tests214 $((end * 8 / 10)) "$python" tests/gpu/test_gpu_prepared.py::test_layer_normalizations_of_keras_2_run_in_an_engine \
-  tests/gpu/test_gpu_{plan_rewrites,triton,detector,plans,plan_features,plan_profile,refused,tensors,engines,int8}.py
-"$python" -c "
+
+layers=tests/gpu/test_gpu_prepared.py::test_layer_normalizations_of_keras_2_run_in_an_engine
+case $stack in
+  2.14)
+    tests first $((end * 8 / 10)) $layers tests/gpu/test_gpu_{detector,plan_rewrites,plans,plan_features,triton,plan_profile,refused,tensors,engines,int8}.py
+    if [ -n "$qdq" ]; then
+      "$python" -c "
 import pathlib, sys
 from benchmarks import _shared_weights
 for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
     _shared_weights.restore(path.parent)" "$qdq" > "$out/restore.log" 2>&1
-step qdq-keras3 "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$out/qdq" --models keras3 --ways implicit,qdq,chosen
+      export CUDA_VISIBLE_DEVICES=$gpu
+      step qdq-keras3 "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$out/qdq" --models keras3 --ways implicit,qdq,chosen
+    fi ;;
+  2.17)
+    export TFTRT_ALLOW_TENSORRT=8.6.0
+    tests first "$end" tests/gpu/test_gpu_{detector,served_resnet,breakdown,regress,smoke,publish,profile,names,tensors,refused,engines}.py $layers \
+      tests/gpu/test_gpu_int8.py tests/gpu/test_gpu.py tests/gpu/test_gpu_{foreign,prepared,triton}.py ;;
+  both)
+    step two-gpus "$end" "$python" -m pytest -m gpu -v -rs --tb=short -p no:cacheprovider --durations=0 tests/gpu/test_gpu_fleet.py \
+      tests/gpu/test_gpu_triton.py::test_each_gpu_has_an_instance
+    step tuning "$end" "$python" -m benchmarks.tuning_fleet --models=keras3 --max_trials=8 --output="$out/tuning" ;;
+  *) echo "no stack $stack: 2.14, 2.17 or both" >&2; exit 2 ;;
+esac
 say "all ended"

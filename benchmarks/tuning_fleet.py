@@ -1,6 +1,6 @@
 """`tftrt tune` on one GPU and on all of them (`--on=local`), one after the other, each with empty caches (GPU; two of one kind, and Ray).
 
-    python -m benchmarks.tuning_fleet [--models resnet50,fer,keras3] [--models_dir DIR] [--output DIR]
+    python -m benchmarks.tuning_fleet [--models resnet50,fer,keras3] [--max_trials N] [--models_dir DIR] [--output DIR]
 
 ResNet-50 has random weights and drawn pictures; the others are those of `python -m benchmarks.real_models --make --models=fer,keras3`.
 What is told: the seconds of both, their ratio, and whether both name the same winner; where not, whether the two winners are apart in
@@ -47,6 +47,7 @@ def main(argv=None):
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(GOALS))
     parser.add_argument("--models_dir", type=pathlib.Path, default=build / "real_models/models")
     parser.add_argument("--output", type=pathlib.Path, default=build / "bench/tuning_fleet")
+    parser.add_argument("--max_trials", type=int, help="of each search; by default the command's own number")
     parser.add_argument("--ways", type=lambda text: text.split(","), default=list(WAYS), help="one, all")
     options = parser.parse_args(argv)
     if unknown := sorted(set(options.models) - set(GOALS)) or sorted(set(options.ways) - set(WAYS)):
@@ -56,7 +57,7 @@ def main(argv=None):
     for name in options.models:
         searched = _searched(name, options.models_dir.absolute(), output)
         for way in options.ways:
-            _search(name, way, searched, output)
+            _search(name, way, searched, output, options.max_trials)
     rows = table(
         {
             (name, way): document
@@ -85,7 +86,7 @@ def _searched(name, models_dir, output):
     return Searched(model, *files, f"image:{BATCH}x224x224x3")
 
 
-def _search(name, way, searched, output):
+def _search(name, way, searched, output, max_trials):
     path = output / f"{name}-{way}.json"
     if path.is_file():
         return
@@ -105,6 +106,7 @@ def _search(name, way, searched, output):
             f"--engine_cache_dir={folder / 'engines'}",
             f"--html={folder}.html",
             f"--json={folder / 'tuning.json'}",
+            *([f"--max_trials={max_trials}"] if max_trials else []),
             *WAYS[way],
         ]
     )
