@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# What still has to run on a GPU (docs/dev/measured/gpu.md, "Not run on a GPU yet"). Each call runs the steps of one stack on one GPU; two calls may run
-# side by side, each on a GPU of its own. OUTPUT is written all the time, so that a run that is cut keeps what it has.
+# What still has to run on a GPU (docs/dev/measured/gpu.md, "Not run on a GPU yet"). Each call runs one part on one GPU; calls may run side by side, each on
+# a GPU of its own. OUTPUT is written all the time, so that a run that is cut keeps what it has.
 #
-#   benchmarks/left_on_gpu.sh OUTPUT 2.14|2.17|both [QDQ_DIR]
+#   benchmarks/left_on_gpu.sh OUTPUT 2.14|2.17|both
+#   benchmarks/left_on_gpu.sh OUTPUT qdq QDQ_DIR
 #
-# 2.14: the tests of that stack, then keras3's Q/DQ file alone on the GPU, if QDQ_DIR is given (what `python -m benchmarks.qdq --make` wrote, of keras3).
-# 2.17: the tests of that stack, which needs setuptools on Python 3.12.
-# both: tests that need two GPUs of one host, then `benchmarks.tuning_fleet` of keras3, eight trials, where time is left. Nothing may run beside them.
+# 2.14, 2.17: the tests of that stack; 2.17 needs setuptools on Python 3.12.
+# qdq: keras3's Q/DQ file, with nothing beside it on its GPU. QDQ_DIR: what `python -m benchmarks.qdq --make` wrote, of keras3.
+# both: tests that need two GPUs of one host, then `benchmarks.tuning_fleet` of keras3, eight trials, with nothing beside them.
 # PYTHON: the stack's interpreter, by default .venv/bin/python. GPU: its number, by default 0. WORKERS: tests at a time, by default 12. SECONDS_LEFT: of
-# all steps, by default 1500. Steps that ended: OUTPUT/steps.txt.
+# the whole part, by default 1300. Steps that ended: OUTPUT/steps.txt.
 set -uo pipefail
-if [ $# -lt 2 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT 2.14|2.17|both [QDQ_DIR]" >&2; exit 2; fi
-out=$(realpath -m "$1") stack=$2 qdq=${3:+$(realpath -e "$3")} || exit 2
-end=${SECONDS_LEFT:-1500} gpu=${GPU:-0} workers=${WORKERS:-12}
+if [ $# -lt 2 ]; then echo "usage: benchmarks/left_on_gpu.sh OUTPUT 2.14|2.17|qdq|both [QDQ_DIR]" >&2; exit 2; fi
+out=$(realpath -m "$1") part=$2 qdq=${3:-}
+end=${SECONDS_LEFT:-1300} gpu=${GPU:-0} workers=${WORKERS:-12}
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 python=$(realpath -s "${PYTHON:-.venv/bin/python}")
 mkdir -p "$out/tmp" "$out/cache"
@@ -40,26 +41,25 @@ tests() {  # tests NAME SECOND TEST…: side by side under MPS, in the order tha
 }
 
 layers=tests/gpu/test_gpu_prepared.py::test_layer_normalizations_of_keras_2_run_in_an_engine
-case $stack in
-  2.14)
-    tests first $((end * 8 / 10)) $layers tests/gpu/test_gpu_{detector,plan_rewrites,plans,plan_features,triton,plan_profile,refused,tensors,engines,int8}.py
-    if [ -n "$qdq" ]; then
-      "$python" -c "
-import pathlib, sys
-from benchmarks import _shared_weights
-for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
-    _shared_weights.restore(path.parent)" "$qdq" > "$out/restore.log" 2>&1
-      export CUDA_VISIBLE_DEVICES=$gpu
-      step qdq-keras3 "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$out/qdq" --models keras3 --ways implicit,qdq,chosen
-    fi ;;
+case $part in
+  2.14) tests first "$end" $layers tests/gpu/test_gpu_{detector,plan_rewrites,plans,plan_features,triton,plan_profile,refused,tensors,engines,int8}.py ;;
   2.17)
     export TFTRT_ALLOW_TENSORRT=8.6.0
     tests first "$end" tests/gpu/test_gpu_{detector,served_resnet,breakdown,regress,smoke,publish,profile,names,tensors,refused,engines}.py $layers \
       tests/gpu/test_gpu_int8.py tests/gpu/test_gpu.py tests/gpu/test_gpu_{foreign,prepared,triton}.py ;;
+  qdq)
+    qdq=$(realpath -e "$qdq") || exit 2
+    "$python" -c "
+import pathlib, sys
+from benchmarks import _shared_weights
+for path in pathlib.Path(sys.argv[1]).glob('*/plan.json'):
+    _shared_weights.restore(path.parent)" "$qdq" > "$out/restore.log" 2>&1
+    CUDA_VISIBLE_DEVICES=$gpu step qdq-keras3 "$end" "$python" -m benchmarks.qdq --gpu --input "$qdq" --output "$out/qdq" --models keras3 \
+      --ways implicit,qdq,chosen ;;
   both)
     step two-gpus "$end" "$python" -m pytest -m gpu -v -rs --tb=short -p no:cacheprovider --durations=0 tests/gpu/test_gpu_fleet.py \
       tests/gpu/test_gpu_triton.py::test_each_gpu_has_an_instance
     step tuning "$end" "$python" -m benchmarks.tuning_fleet --models=keras3 --max_trials=8 --output="$out/tuning" ;;
-  *) echo "no stack $stack: 2.14, 2.17 or both" >&2; exit 2 ;;
+  *) echo "no part $part: 2.14, 2.17, qdq or both" >&2; exit 2 ;;
 esac
 say "all ended"
