@@ -52,6 +52,16 @@ def conv(x, *shape):
     return tf.raw_ops.Conv2D(input=x, filter=weights(*shape), strides=[1, 1, 1, 1], padding="SAME", name="conv")
 
 
+def test_a_constant_that_the_layout_optimizer_turns_holds_the_values_of_the_models():
+    """Keras 3 writes batch normalization so. Without a range for it no layer adds it in INT8 (a table of TensorRT 8.6 lists it)."""
+
+    def body(x):
+        moved = tf.raw_ops.AddV2(x=conv(x, 3, 3, 3, 4), y=tf.constant([0.5, -2, 1, 0.25], name="offset"), name="moved")
+        return tf.raw_ops.Relu(features=moved, name="relu")
+
+    assert predicted(body, (None, 8, 8, 3))[3] == NamedTensor("(Unnamed Layer* 2) [Constant]_output", "offset:0", True)
+
+
 def test_a_convolution_gets_transpositions_that_hold_its_neighbours_values():
     assert predicted(lambda x: tf.raw_ops.Relu(features=conv(x, 3, 3, 3, 4), name="relu"), (None, 8, 8, 3)) == [
         NamedTensor("TensorRTInputPH_0", "x:0", True),

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.framework import graph_pb2
@@ -102,7 +101,7 @@ class _Converted:
     def __init__(self, function: function_pb2.FunctionDef, input_shapes: Sequence[Shape]) -> None:
         original, self._arguments = segment.to_graph(function)
         self._nodes = {node.name for node in original.node} - set(self._arguments)
-        self.graph_def = _as_converted(original)
+        self.graph_def, self._turned = _as_converted(original)
         self._graph = segment.imported(self.graph_def, input_shapes)
 
     @property
@@ -129,11 +128,13 @@ class _Converted:
         }
 
     def _network(self, order: Sequence[str], dynamic: bool) -> tuple[Network, dict[str, Value]]:
-        return _network([self._graph.get_operation_by_name(name) for name in order], self._nodes, not dynamic)
+        return _network([self._graph.get_operation_by_name(name) for name in order], not dynamic)
 
     def _in_segment(self, source: str | None) -> str | None:
-        """The segment's tensor for a tensor of the converted graph; that graph has more constants and transpositions."""
+        """The segment's tensor with the values of a tensor of the converted graph; that graph has more constants and transpositions."""
         name = source.partition(":")[0] if source else None
+        if name in self._turned:
+            return self._in_segment(self._turned[name])
         if name in self._arguments:
             return f"{self._arguments[name]}:0"
         return source if name in self._nodes else None
@@ -152,15 +153,22 @@ def build_shapes(
     return declared
 
 
-def _as_converted(graph_def: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+def _as_converted(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:
+    """Returns: (GraphDef as TF-TRT converts it; {node that the layout optimizer added: the tensor that it transposes or reshapes}). Of a
+    constant that is turned, constant folding makes a constant with the added node's name."""
     results = [node.name for node in graph_def.node if node.op == "_Retval"]
-    for optimizer in ("layout", "constfold"):
-        graph_def = tf_private.optimized_as_on_gpu(graph_def, optimizer, results)
-    return segment.sorted_by_inputs(graph_def)
+    own = {node.name for node in graph_def.node}
+    laid_out = tf_private.optimized_as_on_gpu(graph_def, "layout", results)
+    turned = {
+        node.name: node.input[0] if ":" in node.input[0] else f"{node.input[0]}:0"
+        for node in laid_out.node
+        if node.op in ("Transpose", "Reshape") and node.name not in own
+    }
+    return segment.sorted_by_inputs(tf_private.optimized_as_on_gpu(laid_out, "constfold", results)), turned
 
 
-def _network(ops: Iterable[tf.Operation], nodes: AbstractSet[str], implicit: bool) -> tuple[Network, dict[str, Value]]:
-    """Returns: (Network of the ops, in the order of their conversion; {name of a tf.Tensor: what it became}). nodes: the segment's own."""
+def _network(ops: Iterable[tf.Operation], implicit: bool) -> tuple[Network, dict[str, Value]]:
+    """Returns: (Network of the ops, in the order of their conversion; {name of a tf.Tensor: what it became})."""
     network = Network(implicit)
     values: dict[str, Value] = {}
     results: list[Any] = []
@@ -174,9 +182,6 @@ def _network(ops: Iterable[tf.Operation], nodes: AbstractSet[str], implicit: boo
             for port, (output, value) in enumerate(zip(op.outputs, outputs, strict=False)):
                 _rename(value, op.name if port == 0 else f"{op.name}:{port}")
                 values[output.name] = value
-            if op.type == "Transpose" and op.name not in nodes:
-                # Added by the layout optimizer; it has its input's values.
-                outputs[0].source = values[op.inputs[0].name].source
     for op in sorted(results, key=lambda op: int(op.name.removeprefix(engine_op.OUTPUT))):
         _name_result(network, op.name, values[op.inputs[0].name])
     return network, values
