@@ -2,6 +2,7 @@
 segment runs in its place, and a file in an engine file's form is written."""
 
 import threading
+import time
 
 import pytest
 import tensorflow as tf
@@ -76,6 +77,15 @@ def test_what_is_not_ready_in_time_stays_native_and_the_rest_is_kept(steps, buil
     assert [one.cached for one in again.built][0] and not again.unbuilt
     last, _, _, _ = build(steps, [{"x": (4, 8)}], tmp_path / "three", store, minutes=1e-9)
     assert [one.cached for one in last.built] == [True] * 3
+
+
+def test_what_the_cache_has_takes_no_time_of_the_builds(steps, builds, tmp_path, monkeypatch):
+    """Seen on a busy machine: the first engine had not been copied when the time was over, and was left out."""
+    store, get = Store(tmp_path / "cache"), Store.get
+    build(steps, [{"x": (4, 8)}], tmp_path / "one", store)
+    monkeypatch.setattr(Store, "get", lambda *args: time.sleep(0.2) or get(*args))
+    again, _, _, _ = build(steps, [{"x": (4, 8)}], tmp_path / "two", store, minutes=0.1 / 60)
+    assert [one.cached for one in again.built] == [True] * 3 and not again.unbuilt
 
 
 def test_where_nothing_was_ready_the_check_fails(steps, builds, tmp_path):

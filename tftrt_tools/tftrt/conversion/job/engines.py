@@ -269,15 +269,17 @@ class _Builder:
             return Unbuilt(name=engine.name, reason=BY_VALUES)
         if not self._feeds.get(engine.name):
             return Unbuilt(name=engine.name, reason=NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
-        budget, key, position = self._site.budget, self._keys.get(engine.name), self._positions[engine.name]
+        budget, position = self._site.budget, self._positions[engine.name]
+        # What the cache has takes no time of the builds. What a helper has begun it may be writing just now.
+        if not (self._helpers and self._helpers.begun(engine.name)) and (cached := self._cached(engine.name)):
+            return cached
         until = budget.until()
         late = Unbuilt.late(engine.name, budget.minutes or 0)
         if budget.over:
-            return (self._cached(self._site.store, key, engine.name) if key and self._site.store else None) or late
+            return self._cached(engine.name) or late
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
         try:
-            built = watched.run(lambda: self._made_anywhere(engine.name), self._shown.tick, until)
-            return [dataclasses.replace(built_engine, slices=self._lone[engine.name][1]) for built_engine in built]
+            return watched.run(lambda: self._made_anywhere(engine.name), self._shown.tick, until)
         except watched.NotReady:
             return late
         except Refused as error:
@@ -314,24 +316,27 @@ class _Builder:
     ) -> list[BuiltEngine]:
         store, key = self._site.store, self._keys.get(engine)
         if key is None or store is None:
-            return build(engine)
+            return self._with_slices(engine, build(engine))
         with store.lock(key, shown.waits):
-            cached = self._cached(store, key, engine)
+            cached = self._cached(engine)
             if cached:
                 return cached
-            built = build(engine)
+            built = self._with_slices(engine, build(engine))
             origin = f"{self._site.origin} {engine}"
             store.put(key, self.path(engine), built[0].seconds, origin, self._site.gpu.get("driver", ""))
             return built
 
-    def _cached(self, store: Store, key: EngineKey, engine: str) -> list[BuiltEngine] | None:
+    def _cached(self, engine: str) -> list[BuiltEngine] | None:
         """The BuiltEngines that the cache has, copied to their place, or None."""
-        path = self.path(engine)
-        entry = store.get(key, path)
+        store, key, path = self._site.store, self._keys.get(engine), self.path(engine)
+        entry = store.get(key, path) if store and key else None
         if not isinstance(entry, Hit):
             return None
         progress.say(f"engine {self._positions[engine]} of {self._result.name} comes from the cache")
-        return _described(path, entry.record.build_seconds, None, cached=True)
+        return self._with_slices(engine, _described(path, entry.record.build_seconds, None, cached=True))
+
+    def _with_slices(self, engine: str, built: Sequence[BuiltEngine]) -> list[BuiltEngine]:
+        return [dataclasses.replace(one, slices=self._lone[engine][1]) for one in built]
 
     def _build(self, engine: str) -> list[BuiltEngine]:
         return written(
