@@ -41,6 +41,20 @@ class Steps(tf.Module):
         return {"y": x}
 
 
+class Wide(tf.Module):
+    """Convolutions so large that TensorRT takes them in INT8 where they have ranges."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters = [tf.Variable(0.03 * tf.random.stateless_normal((3, 3, 256, 256), [2, n])) for n in range(2)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 28, 28, 256], name="x")])
+    def __call__(self, x):
+        for filters in self.filters:
+            x = tf.nn.relu(tf.nn.conv2d(x, filters, 1, "SAME") + 0.1)
+        return {"y": x}
+
+
 class Characters(tf.Module):
     """One engine op gets a row for each character of all texts, another one row for each text."""
 

@@ -3,6 +3,8 @@
 import json
 import os
 
+import pytest
+
 from tests.conftest import run_tftrt
 from tftrt_tools.models.savedmodel import passport
 from tftrt_tools.models.savedmodel.job import protos
@@ -29,6 +31,13 @@ def verify(source, target, *flags, env=None):
     """Returns: (exit code, the result or None, stderr)."""
     done = run_tftrt("verify", source, target, *flags, "--json=-", env=env, timeout=550)
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def needs_int8_kernels(said):
+    """Skip where verify says that TensorRT took no kernel in INT8: it times each beside the other precisions, and small layers gain little."""
+    if not said["kernels"].get("INT8"):
+        assert any("not taken" in warning for warning in said["warnings"]), said["warnings"]
+        pytest.skip("TensorRT took no INT8 kernel in this small model; verify says so")
 
 
 def change_engines(path, **attributes):

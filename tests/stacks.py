@@ -111,6 +111,13 @@ OTHER_WORDS = {"engine_of_other_nvrtc", "layernorm_in_fp16"} if _KERAS_3 else se
 # Whether TensorRT's engines leave their kernels in the library. Seen on an H200: a MobileNetV2 of 8.6 has 11.1 MB in FP32 and 12.1 MB in FP16.
 KERNELS_OUTSIDE = not _KERAS_3
 
+# The last tensor of the digits CNN.
+PROBABILITIES = (
+    "StatefulPartitionedCall/digits_cnn_1/probabilities_1/Softmax"
+    if _KERAS_3
+    else "StatefulPartitionedCall/digits_cnn/probabilities/Softmax"
+)
+
 # A word of Python as the name of an input, which TensorFlow 2.17 does not save.
 KEYWORD = "class" if not _KERAS_3 else "Class"
 # The types of nodes that Keras names otherwise; Keras 2 names them after their type.

@@ -144,8 +144,9 @@ def test_foreign_engines_are_refused_before_loading_and_can_be_replaced(portable
     assert before.tensorrt in stacks.here().heads
     assert engine_assets.same_release(before.tensorrt, manifest["versions"]["tensorrt"])
     assert before.compute_capability == manifest["gpu"]["compute_capability"]
+    plan = next(serialized for _, serialized in engine_assets.plans(asset))
     raw = bytearray(asset.read_bytes())
-    raw[raw.index(b"\x07\x80\x01\x00", raw.index(b"ptrt")) + 4] = 7
+    raw[raw.index(plan) + engine_assets._HEAD.match(plan).start(5)] = 7
     asset.write_bytes(raw)
     (passport.folder(tmp_path / "model") / passport.MANIFEST).unlink()
     assert_clear(run_tftrt("verify", zoo_model("digits_cnn"), tmp_path / "model"), 1, "compute capability 7.0")
@@ -161,6 +162,7 @@ def test_an_engine_that_no_gpu_builds_is_named_with_the_reason_and_its_mend_buil
         f"--shapes={keras_layers.INPUT}:4x24x16",
         "--keep_native_ops=FusedBatchNormV3",
         "--noengine_cache",
+        "--noleave_refused_nodes",
     )
     done = run_tftrt("convert", *flags, timeout=550)
     assert (
@@ -328,7 +330,7 @@ def test_engines_inside_loops_are_built_and_found_again(tmp_path):
         [layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)]
     )
     tf.saved_model.save(model, str(tmp_path / "source"))
-    flags = ["--precision=FP16", "--shapes=x:2x12x8,4x12x8", f"--engine_cache_dir={tmp_path / 'cache'}"]
+    flags = ["--precision=FP16", f"--shapes={keras_layers.INPUT}:2x12x8,4x12x8", f"--engine_cache_dir={tmp_path / 'cache'}"]
     first = convert(tmp_path / "source", tmp_path / "one", *flags)
     assert engines_of(first) and not any(signature["unbuilt"] for signature in first["signatures"])
     second = convert(tmp_path / "source", tmp_path / "two", *flags)

@@ -54,6 +54,7 @@ def test_ids_in_floats_are_drawn_inside_the_table_for_engines(tmp_path):
         f"--json={tmp_path / 'r.json'}",
         timeout=500,
     )
+    assert (tmp_path / "r.json").exists(), done.stdout[-2000:] + done.stderr[-2000:]
     checks = {one["name"]: one["verdict"] for one in json.loads((tmp_path / "r.json").read_text())["checks"]}
     report(
         test="random ids", model="embedding, FP16, regress", passed=checks["answers"] == "pass", code=done.returncode

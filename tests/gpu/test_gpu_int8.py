@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import saved_models
-from tests import keras_layers, quantized, stacks
+from tests import engine_models, keras_layers, quantized, stacks
 from tests.conftest import ROOT, run_tftrt
-from tests.gpu_commands import NO_GPU, change_engines, convert, report, verify
+from tests.gpu_commands import NO_GPU, change_engines, convert, needs_int8_kernels, report, verify
 from tests.saved_inputs import saved_inputs
 from tftrt_tools.models.savedmodel import describe, passport
 from tftrt_tools.models.savedmodel.job import graph, protos
@@ -105,8 +105,10 @@ def test_the_simulation_without_a_gpu_says_what_engines_do(zoo_model, images, tm
             done = run_tftrt(
                 "verify", original, target, f"--data={images}/held_back.npz", f"--labels={images}/labels.npy", env=env
             )
-            assert done.returncode == (0 if right else 3), done.stdout + done.stderr
             said = passport.read(target, passport.VERIFY)
+            if where == "engines":
+                needs_int8_kernels(said)
+            assert done.returncode == (0 if right else 3), done.stdout + done.stderr
             assert said["arithmetic"] == "INT8" and (said["mode"] == "gpu") == (where == "engines")
             assert not said["simulation"]["simulated"] if where == "engines" else said["simulation"]["simulated"]
             levels[where] = said["comparisons"][0]["snr_db"]
@@ -176,17 +178,30 @@ def test_a_table_is_reused_at_another_batch_size(by_tensorrt, zoo_model, images,
     )
 
 
-def test_a_ruined_table_ruins_the_answers_so_it_is_really_used(by_tensorrt, zoo_model, images, tmp_path):
-    source = zoo_model("digits_cnn")
-    done = run_tftrt("table", "edit", by_tensorrt, f"--output={tmp_path / 'ruined.json'}", "--scale=.*=0.02")
+def test_large_layers_run_in_int8_and_a_ruined_table_ruins_their_answers(tmp_path):
+    """So the table is really used, by `convert` and by an engine that the first request builds."""
+    source = engine_models.saved(engine_models.Wide(), tmp_path / "source")
+    for seed, name in enumerate(("calibration", "rows")):
+        np.savez(tmp_path / f"{name}.npz", x=np.random.default_rng(seed).random((64, 28, 28, 256), np.float32))
+    flags, shapes = ["--precision=INT8", "--use_dynamic_shape"], "--shapes=x:32x28x28x256"
+    convert(source, tmp_path / "plain", *flags, f"--calibration_data={tmp_path / 'calibration.npz'}", env=NO_GPU)
+    table_file = tmp_path / "ruined.json"
+    done = run_tftrt("table", "edit", tmp_path / "plain", f"--output={table_file}", "--scale=.*=0.02")
     assert done.returncode == 0, done.stderr
-    convert(source, tmp_path / "out", "--precision=INT8", f"--calibration_table={tmp_path / 'ruined.json'}", SHAPES)
-    manifest = passport.read(tmp_path / "out", passport.MANIFEST)
-    assert not any(engine["cached"] for signature in manifest["signatures"] for engine in signature["built"])
-    _, said, code = accuracy(source, tmp_path / "out", images)
-    _, good, _ = accuracy(source, by_tensorrt, images)
-    report(test="INT8", model="digits_cnn, scales x 0.02", snr_db=said["comparisons"][0]["snr_db"], passed=True)
-    assert code == 3 and said["comparisons"][0]["snr_db"] < good["comparisons"][0]["snr_db"] - 6
+    convert(source, tmp_path / "ruined", *flags, f"--calibration_table={table_file}", shapes)
+    done = run_tftrt("build", tmp_path / "plain", f"--output={tmp_path / 'built'}", shapes, timeout=550)
+    assert done.returncode == 0, done.stderr
+    levels = {}
+    for name, more in (("plain", ["--allow_builds"]), ("built", []), ("ruined", [])):
+        code, said, error = verify(
+            source, tmp_path / name, f"--data={tmp_path / 'rows.npz'}", "--batch_size=32", "--thresholds=snr_db>=20", *more
+        )
+        assert said and said["kernels"]["INT8"] > 0 and said["arithmetic"] == "INT8", said or error
+        assert code == (3 if name == "ruined" else 0), said["problems"]
+        assert sum(said["builds"].values()) == (name == "plain")
+        levels[name] = said["comparisons"][0]["snr_db"]
+        report(test="INT8", model=f"two wide convolutions, {name}", snr_db=levels[name], kernels=said["kernels"])
+    assert levels["plain"] < 60 and levels["built"] < 60 and levels["ruined"] < levels["built"] - 6
 
 
 def test_a_calibrated_model_without_engines_builds_int8_on_its_first_request(zoo_model, images, tmp_path):
@@ -197,6 +212,7 @@ def test_a_calibrated_model_without_engines_builds_int8_on_its_first_request(zoo
     )
     assert code == 0, (said or {}).get("problems", error)
     assert sum(said["builds"].values()) == 1 and said["arithmetic"] == "INT8"
+    needs_int8_kernels(said)
     # FP32's answers would be far nearer.
     assert said["comparisons"][0]["snr_db"] < 60
 
@@ -298,11 +314,11 @@ def test_nodes_kept_high_save_a_model_that_plain_int8_breaks(zoo_model, images, 
             passed=True,
         )
         if name == "plain":
-            if stacks.here().linked == "8.6.1" and not said["kernels"].get("INT8"):
-                assert any("not taken" in warning for warning in said["warnings"])
-                pytest.skip("TensorRT 8.6 takes no INT8 kernel here, so that INT8 breaks nothing; the warning says so")
+            needs_int8_kernels(said)
             # What plain INT8 breaks was computed in INT8, and the kernels' names say so.
-            assert said["kernels"]["INT8"] > 0 and not any("not taken" in warning for warning in said["warnings"])
+            assert not any("not taken" in warning for warning in said["warnings"])
+            if stacks.here().linked == "8.6.1" and shares["plain"] == said["accuracy"]["original"]:
+                pytest.skip(f"TensorRT 8.6 takes INT8 for {said['kernels']['INT8']:.0%} of the time, and that breaks nothing")
     assert shares["plain"] < said["accuracy"]["original"] - 0.1
     assert shares["kept high"] >= said["accuracy"]["original"] - 0.02
 

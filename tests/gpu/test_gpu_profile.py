@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests import stacks
 from tests.conftest import run_tftrt
 from tests.gpu_commands import EXACT, NO_GPU, convert, report
 from tftrt_tools.studies.profiling import calls
@@ -83,6 +84,7 @@ def test_engines_and_ops_are_told_by_name(profiled):
     assert len(convolutions) == 2 and all(op.gpu_seconds > 0 and op.host_seconds > 0 for op in convolutions)
 
 
+@stacks.needs_bindings
 def test_the_engines_are_taken_apart_and_their_layers_stand_in_the_timeline(profiled):
     _, folder, found = profiled
     assert {engine.engine for engine in found.engines} == {found.signatures[0].engines[0].name}

@@ -12,6 +12,8 @@ from tests.command_line import assert_clear
 from tests.gpu_commands import NO_GPU
 from tftrt_tools.base import errors
 from tftrt_tools.base.stack import bindings
+from tftrt_tools.models.savedmodel import engine_assets
+from tftrt_tools.studies.profiling import plan
 from tftrt_tools.tensorrt.plans import building, convert, making
 from tftrt_tools.tensorrt.plans.settings import Settings
 
@@ -149,3 +151,13 @@ def test_a_package_that_lacks_a_part_is_told_as_such(monkeypatch, tmp_path, text
     with pytest.raises(errors.TftrtError, match=says) as told, errors.translated():
         __import__("tensorrt")
     assert told.value.mend == errors.install_bindings()
+
+
+def test_engines_that_are_to_be_taken_apart_name_it_once(monkeypatch, tmp_path):
+    """Each of the six parts said it for itself on a GPU with Python 3.12."""
+    asset = engine_assets.EngineAsset(engine="e", input_shapes=((1, 8),), bytes=1, tensorrt="8.6.1.6")
+    monkeypatch.setattr(engine_assets, "read", lambda model: [asset])
+    monkeypatch.setattr(bindings, "installed", lambda: False)
+    found, (remark,) = plan.measure(tmp_path)
+    assert not found and remark.startswith(f"the engines cannot be taken apart: {errors.no_bindings()} (")
+    assert bindings.missing("", "8.6.1.6").mend in remark

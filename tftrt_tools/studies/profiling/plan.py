@@ -10,6 +10,7 @@ from typing import Any
 
 from tftrt_tools.base import errors
 from tftrt_tools.base.process import child, progress
+from tftrt_tools.base.stack import bindings
 from tftrt_tools.models.kinds.plan import document, layer_information
 from tftrt_tools.models.savedmodel import describe, engine_assets, passport
 from tftrt_tools.models.savedmodel.engine_op import EngineOp
@@ -57,8 +58,12 @@ def measure(
       PARTS. rows: to measure, too.
     Returns: (EngineProfiles, remarks). A part that fails is a remark, and the others count. Raises: TftrtError for a damaged model.
     """
-    if not engine_assets.read(model):
+    assets = engine_assets.read(model)
+    if not assets:
         return (), ("the model carries no engines: `tftrt build` makes them, and only saved ones can be taken apart",)
+    if not bindings.installed():
+        missing = bindings.missing("the engines cannot be taken apart", assets[0].tensorrt or "")
+        return (), (f"{missing.cause} ({missing.mend})",)
     return engines.profiles(recording(model, shapes, parts, rows))
 
 
