@@ -330,7 +330,11 @@ def test_engines_inside_loops_are_built_and_found_again(tmp_path):
         [layers.Input((12, 8), name="x"), layers.LSTM(16, return_sequences=True), layers.GRU(8), layers.Dense(4)]
     )
     tf.saved_model.save(model, str(tmp_path / "source"))
-    flags = ["--precision=FP16", f"--shapes={keras_layers.INPUT}:2x12x8,4x12x8", f"--engine_cache_dir={tmp_path / 'cache'}"]
+    flags = [
+        "--precision=FP16",
+        f"--shapes={keras_layers.INPUT}:2x12x8,4x12x8",
+        f"--engine_cache_dir={tmp_path / 'cache'}",
+    ]
     first = convert(tmp_path / "source", tmp_path / "one", *flags)
     assert engines_of(first) and not any(signature["unbuilt"] for signature in first["signatures"])
     second = convert(tmp_path / "source", tmp_path / "two", *flags)

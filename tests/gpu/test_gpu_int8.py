@@ -194,7 +194,12 @@ def test_large_layers_run_in_int8_and_a_ruined_table_ruins_their_answers(tmp_pat
     levels = {}
     for name, more in (("plain", ["--allow_builds"]), ("built", []), ("ruined", [])):
         code, said, error = verify(
-            source, tmp_path / name, f"--data={tmp_path / 'rows.npz'}", "--batch_size=32", "--thresholds=snr_db>=20", *more
+            source,
+            tmp_path / name,
+            f"--data={tmp_path / 'rows.npz'}",
+            "--batch_size=32",
+            "--thresholds=snr_db>=20",
+            *more,
         )
         assert said and said["kernels"]["INT8"] > 0 and said["arithmetic"] == "INT8", said or error
         assert code == (3 if name == "ruined" else 0), said["problems"]
@@ -318,7 +323,9 @@ def test_nodes_kept_high_save_a_model_that_plain_int8_breaks(zoo_model, images, 
             # What plain INT8 breaks was computed in INT8, and the kernels' names say so.
             assert not any("not taken" in warning for warning in said["warnings"])
             if stacks.here().linked == "8.6.1" and shares["plain"] == said["accuracy"]["original"]:
-                pytest.skip(f"TensorRT 8.6 takes INT8 for {said['kernels']['INT8']:.0%} of the time, and that breaks nothing")
+                pytest.skip(
+                    f"TensorRT 8.6 takes INT8 for {said['kernels']['INT8']:.0%} of the time, and that breaks nothing"
+                )
     assert shares["plain"] < said["accuracy"]["original"] - 0.1
     assert shares["kept high"] >= said["accuracy"]["original"] - 0.02
 

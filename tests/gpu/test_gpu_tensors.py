@@ -41,7 +41,12 @@ def test_inner_tensors_of_engines(engines, zoo_model, tmp_path):
     said, log = compared(zoo_model("digits_cnn"), engines, "all", tmp_path)
     levels = [float(one["snr_db"]) for one in said["inners"]]
     report(test="inner tensors", model=engines.name, levels=levels)
-    assert said["arithmetic"] == "FP16" and said["fallbacks"] == [] and len(levels) == stacks.here().shared and said["passed"]
+    assert (
+        said["arithmetic"] == "FP16"
+        and said["fallbacks"] == []
+        and len(levels) == stacks.here().shared
+        and said["passed"]
+    )
     assert any(level < 120 for level in levels), "nothing of it is TensorFlow's own"
     assert BUILT in log and "_marked" in log
 
