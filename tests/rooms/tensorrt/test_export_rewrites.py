@@ -1035,6 +1035,17 @@ def test_which_rewrites_are_made():
     assert "gelu" not in rewriting.chosen((), "11", opset=18)
 
 
+@pytest.mark.parametrize("asked_for", ["einsum", "+nms", "simplify,reverse"])
+def test_what_is_made_while_tensorflows_graph_becomes_onnx_is_not_made_in_an_onnx_file(asked_for, capsys, tmp_path):
+    """The flag did nothing, and nothing said so."""
+    source = onnx_files.product(tmp_path / "in.onnx")
+    command = ["export", str(source), f"--output={tmp_path / 'm.onnx'}", f"--rewrite={asked_for}"]
+    assert cli.main(command) == 2
+    cause, help_text = capsys.readouterr().err.splitlines()
+    assert "this model is none of TensorFlow's" in cause and "leave it out" in help_text
+    assert rewriting.chosen(["-einsum"], "8.5", converting=False)
+
+
 @pytest.mark.parametrize(
     ("flags", "said", "mend"),
     [

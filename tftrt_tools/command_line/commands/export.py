@@ -191,7 +191,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Exported:
         external_data=values.external_data,
         allow_refused=values.allow_refused,
         bisect=values.bisect,
-        rewrites=rewriting.chosen(values.rewrite, values.target, values.opset),
+        rewrites=rewriting.chosen(values.rewrite, values.target, values.opset, table.kind(model).of_tensorflow),
         freeze=values.freeze,
         fix_shapes=values.fix_shapes,
         precision=precision,

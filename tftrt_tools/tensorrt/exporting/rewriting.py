@@ -105,11 +105,12 @@ class Rewritten(records.Record):
     missed: tuple[Missed, ...] = ()
 
 
-def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
+def chosen(flag: Sequence[str], target: str, opset: int = 0, converting: bool = True) -> tuple[str, ...]:
     """The rewrites that are made, in their order.
 
     Args: flag: items of --rewrite: names, which are then the only ones; -NAME and +NAME each, for the default ones without it or with it;
-      or "none". target: a key of TARGETS; opset: that the user gave, 0 for none. Raises: UsageError.
+      or "none". target: a key of TARGETS; opset: that the user gave, 0 for none. converting: whether tf2onnx makes the graph. Raises:
+      UsageError.
     """
     items = [one.strip() for one in flag if one.strip()]
     signed = [(one[0], one[1:]) if one[0] in (WITHOUT, WITH) else ("", one) for one in items]
@@ -134,6 +135,11 @@ def chosen(flag: Sequence[str], target: str, opset: int = 0) -> tuple[str, ...]:
             raise errors.UsageError(
                 f"--rewrite={name}: {TARGETS[target].title} does not take what it writes",
                 "leave it out, or give another --target",
+            )
+        if one.converting and not converting:
+            raise errors.UsageError(
+                f"--rewrite={name} is made while TensorFlow's graph becomes ONNX, and this model is none of TensorFlow's",
+                "leave it out",
             )
         if 0 < opset < one.opset:
             raise errors.UsageError(
