@@ -126,6 +126,7 @@ def test_what_cannot_travel_is_refused_before_anything_is_sent(words, says, file
     [
         (["verify", "m.onnx", "n.onnx", "--on=local"], "verify has nothing to do side by side"),
         (["verify", "m.onnx", "n.onnx", "--on=ray://head"], "is no place"),
+        (["verify", "m.onnx", "n.onnx", "--on=rai://head:1"], "give ray://HEAD:10001"),
         (["verify", "m.onnx", "n.onnx", "--gpu_types=T4"], "names machines of a cluster"),
         (["tune", "m.onnx", "--data=rows.npy", "--accuracy=top1:threshold=1", "--shapes=x:1", "--on=here"], "no place"),
     ],

@@ -56,13 +56,16 @@ def asked(command: str, values: flags.FlagValues) -> place.Place | None:
     """The cluster on which the whole command has to run; None where it runs here. Raises: UsageError."""
     if command not in _travel.COMMANDS:
         return None
-    if values.on.startswith(_CLUSTER):
-        return place.parse(values.on)
-    if values.on and getattr(values["on"], _ALONE, False) and place.parse(values.on):
-        raise errors.UsageError(
-            f"--on={values.on}: {command} has nothing to do side by side on one machine",
-            "leave it out, or give --on=ray://HEAD:10001 of a cluster",
-        )
+    alone = getattr(values["on"], _ALONE, False)
+    if values.on.startswith(_CLUSTER) or alone:
+        found = place.parse(values.on, place.OF_A_CLUSTER if alone else place.FORMS)
+        if found and not found.address:
+            raise errors.UsageError(
+                f"--on={values.on}: {command} has nothing to do side by side on one machine",
+                f"leave it out, or give --on={place.OF_A_CLUSTER}",
+            )
+        if found:
+            return found
     if values.gpu_types:
         raise errors.UsageError("--gpu_types names machines of a cluster", "add --on=ray://HEAD:10001")
     return None
