@@ -113,6 +113,12 @@ def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, co
     assert_clear(tftrt("build", model, "--shapes=image:1x8x8x1", *flags), 2, says)
 
 
+def test_a_model_without_engine_ops_is_refused_before_a_fleet_is_opened(zoo_model, tftrt, tmp_path):
+    """Ray was started, and the model sent, to hear it."""
+    flags = ["--shapes=image:1x8x8x1", "--on=ray://127.0.0.1:1", f"--output={tmp_path / 'out'}"]
+    assert_clear(tftrt("build", zoo_model("digits_cnn"), *flags), 2, "holds no engine ops")
+
+
 @pytest.fixture
 def fleet(monkeypatch):
     return fleet_results.counted(monkeypatch).models

@@ -183,7 +183,11 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated |
         return _fastest(model, changes, values)
     if place is not None:
         from tftrt_tools.studies.fleet_builds import building
+        from tftrt_tools.tftrt.conversion import build
 
+        if made_by is None:
+            # Each machine would say it, once it has the model.
+            build.engine_ops(model)
         with _fleet.live() as changed:
             return building.everywhere(
                 model,

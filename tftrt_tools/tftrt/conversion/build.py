@@ -20,6 +20,7 @@ from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.execution import coverage, run
 from tftrt_tools.models.kinds.savedmodel import kind as saved_model
 from tftrt_tools.models.savedmodel import describe, files, passport, staging
+from tftrt_tools.models.savedmodel.engine_op import EngineOp
 from tftrt_tools.tftrt.calibration import file
 from tftrt_tools.tftrt.conversion import layer_log, layer_table, pass_apart
 from tftrt_tools.tftrt.conversion import settings as settings_module
@@ -230,6 +231,14 @@ def build(
     return done
 
 
+def engine_ops(model: str | os.PathLike[str]) -> tuple[EngineOp, ...]:
+    """Those of a SavedModel directory. Raises: UsageError where there are none; TftrtError where it cannot be read."""
+    engines = describe.describe(model)[0].engines
+    if not engines:
+        raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
+    return engines
+
+
 def _settings(
     model: str | os.PathLike[str], manifest: Mapping[str, Any] | None, options: Options
 ) -> tuple[Settings, tuple[SignatureResult, ...]]:
@@ -238,9 +247,7 @@ def _settings(
     with passport.understood(model, passport.MANIFEST):
         base = Settings.from_dict((manifest or {}).get("settings") or {})
         recorded = tuple(map(SignatureResult.from_dict, (manifest or {}).get("signatures", ())))
-    engines = describe.describe(model)[0].engines
-    if not engines:
-        raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
+    engines = engine_ops(model)
     modes = {engine.implicit_batch for engine in engines}
     if len(modes) > 1:
         raise errors.TftrtError(
