@@ -274,7 +274,8 @@ def test_constants_that_are_inputs_functions_and_stale_shapes_are_mended(tmp_pat
         graph, functions=[own], opset_imports=[helper.make_opsetid("", 16), helper.make_opsetid("own", 1)]
     )
     onnx.save(model, tmp_path / "given.onnx")
-    made, _ = foreign.read(str(tmp_path / "given.onnx"))
+    made, _, notes = foreign.read(str(tmp_path / "given.onnx"))
+    assert len(notes) == 1 and "replace: w " in notes[0]
     assert (
         [one.name for one in made.graph.input] == ["x"]
         and not made.functions
@@ -289,9 +290,23 @@ def test_files_of_ir_version_3_whose_constants_have_to_be_inputs(tftrt, tmp_path
     model.ir_version = 3
     model.graph.input.extend(onnx_files.values(("w", "float32", (4, 3))))
     onnx.save(model, tmp_path / "given.onnx")
-    exported(tftrt, tmp_path, tmp_path / "given.onnx")
+    said, _ = exported(tftrt, tmp_path, tmp_path / "given.onnx")
     made = onnx.load(tmp_path / "m.onnx")
     assert [one.name for one in made.graph.input] == ["x"] and made.ir_version >= 4
+    assert "constants now" not in said
+
+
+def test_an_input_that_callers_may_replace_is_a_constant_and_said(tftrt, tmp_path):
+    """TensorRT takes its value from the file, too."""
+    model = onnx.load(onnx_files.product(tmp_path / "given.onnx"))
+    model.ir_version = 8
+    model.graph.input.extend(onnx_files.values(("w", "float32", (4, 3))))
+    onnx.save(model, tmp_path / "given.onnx")
+    said, _ = exported(tftrt, tmp_path, tmp_path / "given.onnx")
+    assert "constants now, which callers of the source may replace: w (inputs with a value in the file)" in re.sub(
+        r"\s+", " ", said
+    )
+    assert [one.name for one in onnx.load(tmp_path / "m.onnx").graph.input] == ["x"]
 
 
 def test_names_of_open_dimensions_stay_also_where_nothing_follows_from_the_inputs(tftrt, tmp_path):

@@ -26,7 +26,7 @@ _LACKING = re.compile(r"No (?:Previous )?Version of (\w+) exists|No Adapter \w+ 
 def job(request: Request) -> Answer:
     """Export. Raises: UsageError, TftrtError."""
     path = request.model
-    (model, said_dimensions), notes = foreign.read(path), list[str]()
+    model, said_dimensions, notes = foreign.read(path)
     if request.precision != "FP32":
         foreign.check_unwritten(
             model, path, f"leave --precision={request.precision} out: its precision stays; or give it in FP32"

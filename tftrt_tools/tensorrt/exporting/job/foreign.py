@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 
 import onnx
 from onnx import TensorProto, inliner
@@ -13,15 +14,17 @@ from tftrt_tools.models.kinds.onnx.kind import rounding
 from tftrt_tools.tensorrt.exporting.job import model_file, opsets
 from tftrt_tools.tensorrt.exporting.job.graph_facts import all_nodes, drop_hints, is_open, name_of, write_values
 
+# Inputs that a note names.
+_NAMED = 3
 _HALVES = {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}
 # Names of dimensions that mean something: equal ones are of one size. Some exporters write "?" or "None" for whatever they do not know.
 _NAME = re.compile(r"(?!None$)[A-Za-z_][\w.:/-]*$")
 
 
-def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str]]:
+def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str], list[str]]:
     """A file with its weights. Functions in it are written out, constants are tensors and no inputs, and each node has a name of its own.
 
-    Returns: (model, {(output, axis): the name that the file gives this open dimension}). Raises: TftrtError.
+    Returns: (model, {(output, axis): the name that the file gives this open dimension}, notes). Raises: TftrtError.
     """
     try:
         model = onnx.load(path)
@@ -34,16 +37,28 @@ def read(path: str) -> tuple[onnx.ModelProto, dict[tuple[str, int], str]]:
         ) from None
     said = _output_names(model.graph)
     held = {one.name for one in model.graph.initializer}
-    for value in [one for one in model.graph.input if one.name in held]:
+    replaceable = [one for one in model.graph.input if one.name in held]
+    for value in replaceable:
         model.graph.input.remove(value)
     # In files of version 3, constants have to be inputs.
+    notes = _fixed([one.name for one in replaceable]) if model.ir_version >= onnx.Version.IR_VERSION_2019_1_22 else []
     model.ir_version = max(model.ir_version, onnx.Version.IR_VERSION_2019_1_22)
     drop_hints(model.graph)
     _shorten_domains(model)
     write_values(model.graph)
     name_nodes(model)
     _name_dimensions(model)
-    return model, said
+    return model, said, notes
+
+
+def _fixed(names: Sequence[str]) -> list[str]:
+    """A note on inputs with a value in the file, which ONNX lets callers replace; TensorRT does not."""
+    if not names:
+        return []
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [
+        f"constants now, which callers of the source may replace: {', '.join(names[:_NAMED])}{more} (inputs with a value in the file)"
+    ]
 
 
 def _shorten_domains(model: onnx.ModelProto) -> None:
