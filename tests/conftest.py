@@ -135,8 +135,14 @@ def pytest_runtest_logreport(report):
 
 def pytest_collection_modifyitems(config, items):
     """Skip the tests that need a GPU where there is none, with the doctor's reason, and those that download unless they are asked for. The
-    tests that may take longest come first: at the end of a run one worker would be alone with them."""
-    items.sort(key=lambda item: -max((mark.args[0] for mark in item.iter_markers("timeout")), default=0))
+    tests that may take longest come first: at the end of a run one worker would be alone with them. Those that need a GPU alone come last:
+    while one waits for it, no other begins."""
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("gpu_alone") is not None,
+            -max((mark.args[0] for mark in item.iter_markers("timeout")), default=0),
+        )
+    )
     for marker, what, target in (
         ("corpus", "models", "corpus"),
         ("portable", "packages", "portable"),
