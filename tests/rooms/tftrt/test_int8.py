@@ -437,6 +437,16 @@ def test_what_is_no_longer_measured_and_what_was_removed_stays_out():
     }
 
 
+@pytest.mark.parametrize(("reason", "stays_out"), [(file.NOT_MEASURED, False), ("removed by hand", True)])
+def test_a_constant_that_an_earlier_version_did_not_know_gets_a_scale(reason, stays_out):
+    function, dynamic = _made(True)
+    (name,) = (name for name in dynamic.table.scales if "Constant" in name)
+    kept = {one: scale for one, scale in dynamic.table.scales.items() if one != name}
+    earlier = dataclasses.replace(dynamic, table=table.Table(dynamic.table.header, kept), left_out=((name, reason),))
+    moved = fitting.fitted(earlier, function, True, [(None, 2)], "max")
+    assert moved == (earlier if stays_out else dynamic)
+
+
 def test_a_table_for_the_same_build_stays_as_it_is():
     function, dynamic = _made(True)
     assert fitting.fitted(dynamic, function, True, [(None, 2)]) == dynamic

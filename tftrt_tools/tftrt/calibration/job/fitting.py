@@ -113,6 +113,9 @@ class _Build:
         """(scale, "") or (None, reason) of a tensor_names.NamedTensor."""
         own = self.same or not is_numbered(tensor.name)
         if own and tensor.name in self._reasons:
+            # Earlier versions did not know of every constant which one it is.
+            if self._reasons[tensor.name] == NOT_MEASURED and tensor.tensor in self._constants:
+                return self._derived(tensor)
             return None, self._reasons[tensor.name]
         if is_numbered(tensor.name) and tensor.tensor in self._gone:
             return None, self._gone[tensor.tensor]
