@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import types
 from xml.etree import ElementTree
 
 import jsonschema
@@ -17,12 +18,13 @@ from tests.command_line import assert_clear
 from tests.conftest import ROOT
 from tests.fleet_results import kind, result
 from tftrt_tools.base import errors
+from tftrt_tools.command_line import cli
 from tftrt_tools.command_line.commands import _output, build
 from tftrt_tools.fleet.place import parse
-from tftrt_tools.fleet.task import Outcome
+from tftrt_tools.fleet.task import Given, Outcome
 from tftrt_tools.models.savedmodel import files, passport
 from tftrt_tools.servers.serving.publishing import several
-from tftrt_tools.studies.fleet_builds import building, journal, junit
+from tftrt_tools.studies.fleet_builds import build_job, building, journal, junit
 from tftrt_tools.studies.fleet_builds.building import Asked, Built, FleetBuild
 
 needs_ray = pytest.mark.skipif(
@@ -111,6 +113,24 @@ def test_a_fleet_without_gpus_and_one_that_does_not_answer_are_told(place, says,
 def test_what_makes_no_sense_is_refused_before_a_fleet_is_opened(flags, says, converted, tftrt):
     model = converted("digits_cnn", "--precision=FP16")
     assert_clear(tftrt("build", model, "--shapes=image:1x8x8x1", *flags), 2, says)
+
+
+@pytest.mark.parametrize(
+    ("flags", "kept"), [([], 10 << 30), (["--engine_cache_max_bytes=5MB"], 5_000_000), (["--noengine_cache"], None)]
+)
+def test_each_machine_builds_with_the_engine_cache_that_it_has(flags, kept, converted, monkeypatch, tmp_path):
+    """The folder of this machine does not travel."""
+    seen = []
+    monkeypatch.setattr(building, "everywhere", lambda *given, **more: seen.append(given[2]) or result(kind("T4")))
+    model = str(converted("digits_cnn", "--precision=FP16"))
+    assert (
+        cli.main(["build", model, "--shapes=image:1x8x8x1", "--on=local", f"--output={tmp_path / 'out'}", *flags]) == 0
+    )
+    made = types.SimpleNamespace(output="made", complete=True, to_dict=dict, text=lambda: ("built", "written"))
+    backend = types.SimpleNamespace(settings=dict, rebuild=lambda model, changes, work: seen.append(work) or made)
+    monkeypatch.setattr(build_job.backends, "named", lambda name: backend)
+    build_job.job(Given(request=seen[0].to_dict(), content=model, output=str(tmp_path / "made")))
+    assert seen[1].cache == (None if kept is None else {"folder": None, "max_bytes": kept})
 
 
 def test_a_model_without_engine_ops_is_refused_before_a_fleet_is_opened(zoo_model, tftrt, tmp_path):

@@ -192,7 +192,7 @@ def result(values: flags.FlagValues, positional: list[str]) -> Made | Repeated |
             return building.everywhere(
                 model,
                 values.output,
-                building.asked(backend.name, changes, minutes),
+                building.asked(backend.name, changes, minutes, cache["max_bytes"] if cache else None),
                 place,
                 values.gpu_types,
                 overwrite=values.overwrite,

@@ -3,6 +3,7 @@
 from tftrt_tools.base import errors
 from tftrt_tools.fleet.task import Given
 from tftrt_tools.models.backends.protocol import Changes, Work
+from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.sources.source import Source
 from tftrt_tools.studies import backends
 from tftrt_tools.studies.fleet_builds.building import Asked, Built
@@ -14,11 +15,14 @@ def job(given: Given) -> Built:
     backend = backends.named(asked.backend)
     options = {name: tuple(one) if isinstance(one, list) else one for name, one in asked.options.items()}
     changes = Changes(shapes=asked.shapes, max_workspace_size_bytes=asked.max_workspace_size_bytes, options=options)
+    # In the folder that this machine has for it.
+    cache = None if asked.cache_max_bytes is None else Place(folder=None, max_bytes=asked.cache_max_bytes).to_dict()
     work = Work(
         source=Source(path=given.content),
         output=given.output,
         settings=backend.settings(),
         build_minutes=asked.build_minutes,
+        cache=cache,
     )
     done = backend.rebuild(given.content, changes, work)
     if not done.output:

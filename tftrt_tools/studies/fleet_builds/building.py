@@ -33,13 +33,15 @@ BEFORE = ".before"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked(records.Record):
-    """What a machine is asked. backend: its name. shapes, max_workspace_size_bytes, options: of Changes."""
+    """What a machine is asked. backend: its name. shapes, max_workspace_size_bytes, options: of Changes. cache_max_bytes: the most that the
+    engine cache of that machine may hold; None for no cache."""
 
     backend: str
     shapes: str = ""
     max_workspace_size_bytes: int | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     build_minutes: float | None = None
+    cache_max_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,7 @@ def everywhere(
     )
 
 
-def asked(backend: str, changes: Changes, build_minutes: float | None) -> Asked:
+def asked(backend: str, changes: Changes, build_minutes: float | None, cache_max_bytes: int | None) -> Asked:
     """What a machine is asked for these Changes."""
     return Asked(
         backend=backend,
@@ -203,6 +205,7 @@ def asked(backend: str, changes: Changes, build_minutes: float | None) -> Asked:
         max_workspace_size_bytes=changes.max_workspace_size_bytes,
         options=records.plain(dict(changes.options)),
         build_minutes=build_minutes,
+        cache_max_bytes=cache_max_bytes,
     )
 
 
@@ -226,8 +229,9 @@ def _checked(output: str, kind: str, overwrite: bool, model: str) -> pathlib.Pat
 
 
 def _compared(asked: Asked) -> dict[str, Any]:
-    """What decides a complete model, of what a machine is asked. A bound of time decides only whether it is complete."""
-    return {name: value for name, value in asked.to_dict().items() if name != "build_minutes"}
+    """What decides a complete model, of what a machine is asked. A bound of time decides only whether it is complete, a cache how long it
+    takes."""
+    return {name: value for name, value in asked.to_dict().items() if name not in ("build_minutes", "cache_max_bytes")}
 
 
 def _earlier(
