@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from tests import stacks
 from tests.conftest import run_tftrt
 from tests.gpu.test_gpu_plans import SHAPES, build
 from tests.triton_server import TritonServer, installed
@@ -16,7 +17,7 @@ from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds.plan import kind as plan_kind
 from tftrt_tools.servers.client import ServingError, TritonClient
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(380), stacks.needs_bindings]
 BATCHES = (1, 2, 7, 32)
 
 
