@@ -62,6 +62,33 @@ def test_a_constant_that_the_layout_optimizer_turns_holds_the_values_of_the_mode
     assert predicted(body, (None, 8, 8, 3))[3] == NamedTensor("(Unnamed Layer* 2) [Constant]_output", "offset:0", True)
 
 
+def test_the_transposition_of_a_tensor_that_is_passed_on_holds_the_values_of_the_one_behind_it():
+    """A convolution of one dimension is one of two behind an ExpandDims."""
+
+    def body(x):
+        before = tf.raw_ops.ExpandDims(input=tf.raw_ops.Relu(features=x, name="before"), axis=1, name="expand")
+        return tf.raw_ops.Relu(features=conv(before, 1, 3, 3, 4), name="relu")
+
+    function = segment_of(body, (None, 16, 3))
+    names = {"before", "expand", "conv-0-TransposeNHWCToNCHW-LayoutOptimizer"}
+    for tensor in ("before:0", "expand:0"):
+        assert tensor_names.holding([tensor], function, True, [(None, 16, 3)]) == names
+
+
+def test_a_sum_of_constants_with_the_name_of_a_node_that_computed_is_not_that_nodes_tensor():
+    """Grappler adds two constants, and calls the sum as the node was that added the first one."""
+
+    def body(x):
+        sums = tf.raw_ops.Tanh(x=conv(x, 3, 3, 3, 4), name="tanh")
+        for number in range(2):
+            sums = tf.raw_ops.BiasAdd(value=sums, bias=[0.5, -2.0, 1.0, 0.25], name=f"bias_{number}")
+            sums = tf.raw_ops.AddV2(x=sums, y=[[[[3.0, 1.0, 2.0, 4.0]]]], name=f"sum_{number}")
+        return tf.raw_ops.Relu(features=sums, name="relu")
+
+    constants = [one for one in predicted(body, (None, 8, 8, 3)) if "Constant" in one.name]
+    assert constants and not any(one.tensor and one.tensor.startswith(("bias_", "sum_")) for one in constants)
+
+
 def test_a_convolution_gets_transpositions_that_hold_its_neighbours_values():
     assert predicted(lambda x: tf.raw_ops.Relu(features=conv(x, 3, 3, 3, 4), name="relu"), (None, 8, 8, 3)) == [
         NamedTensor("TensorRTInputPH_0", "x:0", True),

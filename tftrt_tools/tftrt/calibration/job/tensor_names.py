@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.framework import graph_pb2
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.calibration.job.network import Value
 
 _FLOATS = ("float32", "float16")
+# Ops that the layout optimizer puts in front of others.
+_TURNS = ("Transpose", "Reshape")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +103,8 @@ class _Converted:
 
     def __init__(self, function: function_pb2.FunctionDef, input_shapes: Sequence[Shape]) -> None:
         original, self._arguments = segment.to_graph(function)
-        self._nodes = {node.name for node in original.node} - set(self._arguments)
         self.graph_def, self._turned = _as_converted(original)
+        self._nodes = {node.name for node in original.node} - set(self._arguments) - _others(original, self.graph_def)
         self._graph = segment.imported(self.graph_def, input_shapes)
 
     @property
@@ -128,7 +131,8 @@ class _Converted:
         }
 
     def _network(self, order: Sequence[str], dynamic: bool) -> tuple[Network, dict[str, Value]]:
-        return _network([self._graph.get_operation_by_name(name) for name in order], not dynamic)
+        ops = [self._graph.get_operation_by_name(name) for name in order]
+        return _network(ops, self._nodes, not dynamic)
 
     def _in_segment(self, source: str | None) -> str | None:
         """The segment's tensor with the values of a tensor of the converted graph; that graph has more constants and transpositions."""
@@ -154,21 +158,35 @@ def build_shapes(
 
 
 def _as_converted(graph_def: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, dict[str, str]]:
-    """Returns: (GraphDef as TF-TRT converts it; {node that the layout optimizer added: the tensor that it transposes or reshapes}). Of a
-    constant that is turned, constant folding makes a constant with the added node's name."""
+    """Returns: (GraphDef as TF-TRT converts it; {constant that the layout optimizer turned: the tensor that it was before}). The turned one
+    has the name of the node that was added for it, which constant folding computes."""
     results = [node.name for node in graph_def.node if node.op == "_Retval"]
     own = {node.name for node in graph_def.node}
     laid_out = tf_private.optimized_as_on_gpu(graph_def, "layout", results)
-    turned = {
-        node.name: node.input[0] if ":" in node.input[0] else f"{node.input[0]}:0"
-        for node in laid_out.node
-        if node.op in ("Transpose", "Reshape") and node.name not in own
-    }
-    return segment.sorted_by_inputs(tf_private.optimized_as_on_gpu(laid_out, "constfold", results)), turned
+    added = {node.name: node.input[0] for node in laid_out.node if node.op in _TURNS and node.name not in own}
+    folded = tf_private.optimized_as_on_gpu(laid_out, "constfold", results)
+    turned = {node.name: added[node.name] for node in folded.node if node.op == "Const" and node.name in added}
+    return (
+        segment.sorted_by_inputs(folded),
+        {name: source if ":" in source else f"{source}:0" for name, source in turned.items()},
+    )
 
 
-def _network(ops: Iterable[tf.Operation], implicit: bool) -> tuple[Network, dict[str, Value]]:
-    """Returns: (Network of the ops, in the order of their conversion; {name of a tf.Tensor: what it became})."""
+def _others(original: graph_pb2.GraphDef, converted: graph_pb2.GraphDef) -> set[str]:
+    """Nodes of the segment that hold other values now: constant folding gives a sum of two constants the name of a node that computed."""
+    constant: set[str] = set()
+    for node in segment.sorted_by_inputs(original).node:
+        if node.op == "Const" or (node.input and constant.issuperset(map(_name, node.input))):
+            constant.add(node.name)
+    return {node.name for node in converted.node if node.op == "Const"} - constant
+
+
+def _name(source: str) -> str:
+    return source.removeprefix("^").partition(":")[0]
+
+
+def _network(ops: Iterable[tf.Operation], nodes: AbstractSet[str], implicit: bool) -> tuple[Network, dict[str, Value]]:
+    """Returns: (Network of the ops, in the order of their conversion; {name of a tf.Tensor: what it became}). nodes: the segment's own."""
     network = Network(implicit)
     values: dict[str, Value] = {}
     results: list[Any] = []
@@ -182,6 +200,9 @@ def _network(ops: Iterable[tf.Operation], implicit: bool) -> tuple[Network, dict
             for port, (output, value) in enumerate(zip(op.outputs, outputs, strict=False)):
                 _rename(value, op.name if port == 0 else f"{op.name}:{port}")
                 values[output.name] = value
+            if op.type == "Transpose" and op.name not in nodes:
+                # Added by the layout optimizer; it has its input's values.
+                outputs[0].source = values[op.inputs[0].name].source
     for op in sorted(results, key=lambda op: int(op.name.removeprefix(engine_op.OUTPUT))):
         _name_result(network, op.name, values[op.inputs[0].name])
     return network, values
