@@ -105,6 +105,7 @@ def test_the_simulation_without_a_gpu_says_what_engines_do(zoo_model, images, tm
             done = run_tftrt(
                 "verify", original, target, f"--data={images}/held_back.npz", f"--labels={images}/labels.npy", env=env
             )
+            assert done.returncode in (0, 3), done.stdout + done.stderr
             said = passport.read(target, passport.VERIFY)
             if where == "engines":
                 needs_int8_kernels(said)

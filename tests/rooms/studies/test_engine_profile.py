@@ -233,3 +233,17 @@ def test_engines_are_paired_by_nodes_and_shapes():
     digits = profiles(DIGITS)[0]
     assert engines_compare.pairs([small, digits], [digits, large, small]) == [(small, small), (digits, digits)]
     assert engines_compare.pairs([small], [digits]) == []
+
+
+def test_what_ends_every_part_is_said_once():
+    """A Python package of TensorRT that does not load, say."""
+    parts = {
+        "told": {"error": "Traceback\nlibnvinfer.so.8 is missing"},
+        "timed": {"error": "libnvinfer.so.8 is missing"},
+    }
+    assert engines.sorted_answers(parts) == ({}, ("the engines could not be taken apart: libnvinfer.so.8 is missing",))
+    assert engines.sorted_answers({**parts, "graph": {"error": "no graph"}})[1] == (
+        "told: libnvinfer.so.8 is missing",
+        "timed: libnvinfer.so.8 is missing",
+        "graph: no graph",
+    )

@@ -205,3 +205,22 @@ def test_a_plan_is_refused(zoo_model, tftrt, tmp_path):
     ):
         assert_clear(tftrt("convert", model, made, *flags), 2, says)
     assert not (tmp_path / "made").exists()
+
+
+def test_what_helpers_made_in_time_counts_where_this_process_is_late(steps, builds, monkeypatch, tmp_path):
+    """Without an engine cache nothing else would keep it."""
+    helped(monkeypatch, "quick", "quick")
+    builds.held = {0}
+    result, resources, _, _ = build(steps, CALLS, tmp_path / "files", minutes=0.15)
+    first, *others = (engine.name for engine in result.engines)
+    assert [one.name for one in result.built] == list(resources) == others
+    assert [one.name for one in result.unbuilt] == [first]
+
+
+def test_no_helper_copies_what_the_cache_has_while_the_clock_runs(steps, builds, monkeypatch, tmp_path):
+    store, get = Store(tmp_path / "cache"), Store.get
+    build(steps, CALLS, tmp_path / "one", store)
+    helped(monkeypatch, "quick", "quick")
+    monkeypatch.setattr(Store, "get", lambda *given: time.sleep(0.2) or get(*given))
+    again, _, _, _ = build(steps, CALLS, tmp_path / "two", store, minutes=0.1 / 60)
+    assert [one.cached for one in again.built] == [True] * 3 and not again.unbuilt

@@ -11,7 +11,7 @@ from tests.engine_models import Branches, Steps, saved
 from tests.refusals import GPU, NUMBERS, VERSIONS, Builds, Refusals, converted, cropping, stand_in
 from tftrt_tools.base import errors, tf_private
 from tftrt_tools.base.process import progress
-from tftrt_tools.models.engine_cache.store import Store
+from tftrt_tools.models.engine_cache.store import Hit, Store
 from tftrt_tools.models.savedmodel.job import graph, loading
 from tftrt_tools.tftrt.conversion import pass_log
 from tftrt_tools.tftrt.conversion.job import engines, finishing, graph_pass, watched
@@ -86,6 +86,19 @@ def test_what_the_cache_has_takes_no_time_of_the_builds(steps, builds, tmp_path,
     monkeypatch.setattr(Store, "get", lambda *args: time.sleep(0.2) or get(*args))
     again, _, _, _ = build(steps, [{"x": (4, 8)}], tmp_path / "two", store, minutes=0.1 / 60)
     assert [one.cached for one in again.built] == [True] * 3 and not again.unbuilt
+    # Of three one: it is copied before the first build, not between two of them.
+    second = again.built[1].name
+    monkeypatch.setattr(Store, "get", lambda *args: _slow_hit(get(*args)))
+    for entry in store.entries():
+        if not entry.record.origin.endswith(second.rpartition("_")[2]):
+            store.remove(entry.name)
+    mixed, _, _, _ = build(steps, [{"x": (4, 8)}], tmp_path / "three", store, minutes=1 / 60)
+    assert [one.cached for one in mixed.built] == [False, True, False] and not mixed.unbuilt
+
+
+def _slow_hit(found):
+    time.sleep(1.2 if isinstance(found, Hit) else 0)
+    return found
 
 
 def test_where_nothing_was_ready_the_check_fails(steps, builds, tmp_path):

@@ -74,13 +74,15 @@ def sorted_answers(
     Args: parts: {part: what its child gave}.
     """
     answers: dict[tuple[str, int, int, int], dict[str, Any]] = collections.defaultdict(dict)
-    failed = []
+    failed: dict[str, str] = {}
     for part, given in parts.items():
         if "error" in given:
-            failed.append(f"{part}: {given['error'].strip().splitlines()[-1]}")
+            failed[part] = given["error"].strip().splitlines()[-1]
         for answer in given.get("answers", ()):
             answers[answer["engine"], answer["record"], answer["profile"], answer.get("rows", 0)][part] = answer
-    return dict(answers), tuple(failed)
+    if len(failed) == len(parts) > 1 and len({*failed.values()}) == 1:
+        return {}, (f"the engines could not be taken apart: {next(iter(failed.values()))}",)
+    return dict(answers), tuple(f"{part}: {why}" for part, why in failed.items())
 
 
 def profiles(recording: Recording) -> tuple[tuple[EngineProfile, ...], tuple[str, ...]]:

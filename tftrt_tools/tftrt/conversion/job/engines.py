@@ -110,7 +110,8 @@ def build(
     built: list[BuiltEngine] = []
     unbuilt: list[Unbuilt] = []
     resources: dict[str, Any] = {}
-    with builder.helped():
+    kept.update(builder.cached(kept))
+    with builder.helped(kept):
         for engine in result.engines:
             found = kept.get(engine.name) or builder.engine(engine)
             if isinstance(found, Unbuilt):
@@ -239,15 +240,22 @@ class _Builder:
         """Where the file of an engine op's engines is written."""
         return pathlib.Path(self._site.folder) / (engine_assets.PREFIX + engine)
 
+    def cached(self, kept: Collection[str]) -> dict[str, list[BuiltEngine]]:
+        """{engine op: what the cache has}, of those that are not in `kept`. It takes no time of the builds."""
+        found = {name: self._cached(name) for name in self._lone if name not in kept}
+        return {name: engines for name, engines in found.items() if engines}
+
     @contextlib.contextmanager
-    def helped(self) -> Iterator[None]:
-        """Inside the block other processes build on other GPUs, if the user gives any, what this one has not begun."""
-        gpus = beside.gpus() if len(self._lone) > 1 else ()
+    def helped(self, kept: Collection[str]) -> Iterator[None]:
+        """Inside the block other processes build on other GPUs, if the user gives any, what this one has not begun. Args: kept: names of
+        engine ops that need no build."""
+        left = [name for name in self._lone if name not in kept]
+        gpus = beside.gpus() if len(left) > 1 else ()
         if not gpus:
             yield
             return
         # The first one is for this process.
-        others = list(self._lone)[1:]
+        others = left[1:]
         with beside.helpers(gpus[: len(others)], others, self._made_beside) as self._helpers:
             yield
         self._helpers = None
@@ -270,13 +278,10 @@ class _Builder:
         if not self._feeds.get(engine.name):
             return Unbuilt(name=engine.name, reason=NOT_REACHED if engine.name in self._feeds else IN_A_FUNCTION)
         budget, position = self._site.budget, self._positions[engine.name]
-        # What the cache has takes no time of the builds. What a helper has begun it may be writing just now.
-        if not (self._helpers and self._helpers.begun(engine.name)) and (cached := self._cached(engine.name)):
-            return cached
         until = budget.until()
         late = Unbuilt.late(engine.name, budget.minutes or 0)
         if budget.over:
-            return self._cached(engine.name) or late
+            return self._made_in_time(engine.name) or late
         self._shown.begin(f"building engine {position} of {self._result.name}", self._what(engine))
         try:
             return watched.run(lambda: self._made_anywhere(engine.name), self._shown.tick, until)
@@ -306,6 +311,11 @@ class _Builder:
             if helpers.ended:  # with the time of the builds; nobody waits for this engine any more
                 raise error
         return self._made(engine, self._build, self._shown)
+
+    def _made_in_time(self, engine: str) -> list[BuiltEngine] | None:
+        """What a helper made before the time was over, or None."""
+        begun = self._helpers and self._helpers.begun(engine)
+        return begun.result() if begun and begun.done() and not begun.exception() else None
 
     def _made_beside(self, engine: str, call: beside.Call) -> list[BuiltEngine]:
         """As _made. Args: call: a job of a helper."""
