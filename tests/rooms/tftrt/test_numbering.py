@@ -1,5 +1,7 @@
 """Numbered names in tables of networks whose layers TF-TRT orders anew for each build."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +11,7 @@ from tftrt_tools.models.savedmodel.job import graph
 from tftrt_tools.tftrt.calibration.file import EngineTable
 from tftrt_tools.tftrt.calibration.job import fitting, numbering, tensor_names
 from tftrt_tools.tftrt.calibration.table import Table, header, is_numbered
-from tftrt_tools.tftrt.conversion.job import graph_pass
+from tftrt_tools.tftrt.conversion.job import graph_pass, int8
 from tftrt_tools.tftrt.conversion.settings import Settings
 
 BUILDS = 8
@@ -109,3 +111,32 @@ def test_without_branches_nothing_changes(tmp_path):
         lambda x: {"y": tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, weights(1, 1, 4, 4), 1, "SAME"), [1.0] * 4))},
     )
     assert numbering.varying(function, True, [(None, 8, 8, 4)]) == {}
+
+
+def test_the_constant_of_a_node_kept_high_has_no_scale_under_any_of_its_numbers(network):
+    """Neither when the model is converted nor when its engines are built, which names all numbers anew."""
+    function, made = network(1.0, 2.0)
+    shapes, kept = (
+        [(None, 8, 8, 4)],
+        Settings(precision_mode="INT8", high_precision_nodes=".*b3_left_bias", use_dynamic_shape=True),
+    )
+    named = {one.name: one.tensor for one in tensor_names.names(function, True, shapes)}
+    excluded = int8._inputs_of(function, kept.high_precision_nodes, True, shapes)
+    (constant,) = {named[name] for name in excluded if is_numbered(name)}
+    meant = {name for name, tensors in numbering.varying(function, True, shapes).items() if constant in tensors}
+    converted = int8._settled(made, function, shapes, "max", kept)
+    built = int8._settled(fitting.fitted(converted, function, True, shapes, "max"), function, shapes, "max", kept)
+    for one in (converted, built):
+        assert len(meant) > 1 and not (excluded | meant) & one.table.scales.keys()
+        assert {reason for name, reason in one.left_out if name in meant} == {"--high_precision_nodes"}
+    assert len(built.table.scales) > 20
+
+
+def test_what_was_removed_by_hand_stays_out(network):
+    function, made = network(1.0, 2.0)
+    shapes = [(None, 8, 8, 4)]
+    name = min(numbering.varying(function, True, shapes).keys() & made.table.scales.keys())
+    scales = {one: scale for one, scale in made.table.scales.items() if one != name}
+    removed = dataclasses.replace(made, table=Table(made.table.header, scales), left_out=((name, "removed"),))
+    settled = numbering.settled(removed, function, True, shapes, "max")
+    assert name not in settled.table.scales and dict(settled.left_out)[name] == "removed"

@@ -8,10 +8,11 @@ one build and of the other in the next, and the table of one build is read in an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import choices
+from tftrt_tools.tftrt.calibration.file import NO_RANGE, NOT_MEASURED
 from tftrt_tools.tftrt.calibration.job import fitting, tensor_names
 from tftrt_tools.tftrt.calibration.table import Table, is_numbered
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tftrt_tools.tftrt.calibration.job.tensor_names import NamedTensor
 
 VARIES = "its number stands for another tensor in other builds"
+# Reasons that nobody chose.
+_OF_ITSELF = frozenset({VARIES, NOT_MEASURED, NO_RANGE, fitting.NOT_IN_TABLE})
 # Enough to meet each of two orders of two nodes.
 _ORDERS = 24
 _MARK = "LayoutOptimizer"
@@ -66,13 +69,15 @@ def settled(
     dynamic: bool,
     shapes: Sequence[Shape],
     method: choices.Method = "entropy",
+    kept_out: Collection[str] = (),
 ) -> EngineTable:
     """A table whose numbered names fit every build.
 
     A name that may mean one of several tensors gets the largest of their scales. If the scales differ by more than a factor of 4, or one
-    is not known, the name gets none, and its layers stay out of INT8.
+    is not known, the name gets none, and its layers stay out of INT8. What was left out on purpose stays so.
 
-    Args: made: file.EngineTable; method: how constants get a scale (one of methods.METHODS); the others as in `varying`.
+    Args: made: file.EngineTable; method: how constants get a scale (one of methods.METHODS); the others as in `varying`. kept_out: names
+      that the user keeps out, in this order of the nodes: a name that may mean one of their tensors in another order is left out, too.
     Returns: file.EngineTable.
     """
     named = tensor_names.names(function, dynamic, shapes)
@@ -84,12 +89,21 @@ def settled(
         tensor.tensor: scales[tensor.name] for tensor in named if tensor.name in scales and not is_numbered(tensor.name)
     }
     constants = fitting.constants(function)
+    reason_of = {
+        line.tensor: left_out[line.name]
+        for line in named
+        if line.tensor and line.name in kept_out and line.name in left_out
+    }
     for name, tensors in tensors_of.items():
+        if left_out.get(name, VARIES) not in _OF_ITSELF:
+            continue
         candidates: list[float | Any] = [
             scale_of.get(tensor) or _constant(tensor, constants, method) for tensor in tensors
         ]
         scales.pop(name, None)
-        if None in candidates or max(candidates) > _LARGEST_RATIO * min(candidates):
+        if on_purpose := reason_of.keys() & tensors:
+            left_out[name] = reason_of[min(on_purpose)]
+        elif None in candidates or max(candidates) > _LARGEST_RATIO * min(candidates):
             left_out.setdefault(name, VARIES)
         else:
             left_out.pop(name, None)

@@ -99,9 +99,7 @@ class Measured:
         graph_def, settings, table_of = self._graph_def, self._settings, self._made(method)
         for engine, native in graph.native_segments(graph_def).items() if settled else ():
             if engine in table_of and table_of[engine].segment:
-                table_of[engine] = numbering.settled(
-                    table_of[engine], native.function, settings.dynamic, native.shapes, method.name
-                )
+                table_of[engine] = _settled(table_of[engine], native.function, native.shapes, method.name, settings)
         excluded = _excluded(graph_def, table_of, settings)
         return tuple(_without(one, excluded.get(engine, ())) for engine, one in table_of.items())
 
@@ -291,14 +289,23 @@ def for_build(
     for engine_table in made:
         profiles = [[fed.shape for fed in call] for call in inputs.get(engine_table.engine, ())]
         shapes = tensor_names.build_shapes(native[engine_table.engine].shapes, profiles, True, settings.strategy)
-        fitted.append(_fitted(engine_table, native[engine_table.engine].function, shapes, method))
+        function = native[engine_table.engine].function
+        named_anew = fitting.fitted(engine_table, function, True, shapes, method)
+        fitted.append(_settled(named_anew, function, shapes, method, settings))
     return tuple(fitted)
 
 
-def _fitted(
-    made: file.EngineTable, function: function_pb2.FunctionDef, shapes: Sequence[Shape], method: choices.Method
+def _settled(
+    made: file.EngineTable,
+    function: function_pb2.FunctionDef,
+    shapes: Sequence[Shape],
+    method: choices.Method,
+    settings: Settings,
 ) -> file.EngineTable:
-    return numbering.settled(fitting.fitted(made, function, True, shapes, method), function, True, shapes, method)
+    """A table for every build of an engine, without the inputs of --high_precision_nodes, whatever numbers they have there."""
+    pattern, dynamic = settings.high_precision_nodes, settings.dynamic
+    excluded = _inputs_of(function, pattern, dynamic, shapes) if pattern else set()
+    return numbering.settled(_without(made, excluded), function, dynamic, shapes, method, excluded)
 
 
 def write(graph_def: graph_pb2.GraphDef, made: Iterable[file.EngineTable]) -> None:
@@ -421,9 +428,13 @@ def split(
     if not made:
         raise refused.NotLeft("no calibration file of the model has its ranges; calibrate it again")
     try:
-        return parts.tables(before, made, after, wanted, dynamic=settings.dynamic, method=method)
+        tables = parts.tables(before, made, after, wanted, dynamic=settings.dynamic, method=method)
     except errors.TftrtError as error:
         raise refused.NotLeft(f"{error.cause}; {error.mend}") from None
+    native = graph.native_segments(after)
+    return tuple(
+        _settled(one, native[one.engine].function, native[one.engine].shapes, method, settings) for one in tables
+    )
 
 
 def _without(made: file.EngineTable, excluded: Collection[str]) -> file.EngineTable:
