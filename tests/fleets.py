@@ -39,15 +39,9 @@ def cluster(*kinds, env=None):
     """A head without GPUs, and a machine with one GPU of each kind. Yields: (the cluster, its address for --on, the machines)."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with environment.variables({**ENV, "PYTHONPATH": path}):
-        from ray.cluster_utils import Cluster
-
         # A test before may have used Ray in this process, with another token.
         session._read_anew()
-        port = free_port()
-        started = Cluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 2, "ray_client_server_port": port, "include_dashboard": False},
-        )
+        started, port = _head()
         try:
             nodes = [
                 started.add_node(num_cpus=1, num_gpus=1, resources={kind: 1}, env_vars=(env or {}).get(number))
@@ -57,6 +51,20 @@ def cluster(*kinds, env=None):
             yield started, f"ray://127.0.0.1:{port}", nodes
         finally:
             started.shutdown()
+
+
+def _head():
+    """(A cluster with a head alone, its port for clients). What a busy machine does not start in Ray's 30 s is started once more."""
+    from ray.cluster_utils import Cluster
+
+    for last in (False, True):
+        port = free_port()
+        arguments = {"num_cpus": 2, "ray_client_server_port": port, "include_dashboard": False}
+        try:
+            return Cluster(initialize_head=True, head_node_args=arguments), port
+        except Exception as error:
+            if last or "timed out during startup" not in str(error):
+                raise
 
 
 def _until_it_listens(port, seconds=60):
