@@ -249,7 +249,8 @@ def test_every_engine_of_every_signature_gets_a_table_from_tensorrt(zoo_model, t
     "name", ["ranker", "lstm_tagger", "dynamic_segmenter", "tf1_export", "spread_cnn", "bert_encoder"]
 )
 def test_the_names_in_tensorrts_own_tables_are_predicted(name, zoo_model, tmp_path):
-    compare_names(name, zoo_model(name), saved_inputs(tmp_path / "data.npz", name, batch=32), tmp_path)
+    options = {"layers": 1} if name == "bert_encoder" else {}  # each layer has the same names, and takes minutes
+    compare_names(name, zoo_model(name, **options), saved_inputs(tmp_path / "data.npz", name, batch=32), tmp_path)
 
 
 @pytest.mark.parametrize("name", keras_layers.BUILDERS)

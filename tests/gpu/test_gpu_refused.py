@@ -55,7 +55,9 @@ def went_on(way, said, model, target):
 @pytest.mark.parametrize("way", WAYS)
 def test_convert_goes_on_without_the_node(way, tmp_path):
     model, flags = source(tmp_path)
-    said = convert(model, tmp_path / "out", SHAPES, "--noengine_cache", OUTSIDE, *flags[way])
+    # TensorRT's own calibration builds each engine twice.
+    shapes = SHAPES.rpartition(",")[0] if way == "TensorRT calibrates" else SHAPES
+    said = convert(model, tmp_path / "out", shapes, "--noengine_cache", OUTSIDE, *flags[way])
     went_on(way, said, model, tmp_path / "out")
 
 

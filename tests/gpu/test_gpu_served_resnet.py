@@ -12,7 +12,7 @@ from tftrt_tools.servers.serving.smoke import gate
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(580)]
 
-SHAPES = "image:1x224x224x3,8x224x224x3,32x224x224x3"
+SHAPES = "image:1x224x224x3,8x224x224x3"
 BOUNDS = "--thresholds=snr_db>=25"  # random weights: the margins of top-1 are thin
 
 
@@ -61,5 +61,5 @@ def test_resnet50_is_published_served_and_its_engines_run_there(zoo_model, tmp_p
         convert_seconds=manifest["seconds"],
         warm_up=published["warmup"]["count"],
     )
-    assert published["warmup"]["count"] == 3  # one for each shape
+    assert published["warmup"]["count"] == 2  # one for each shape
     assert (said["engines"]["answer"], said["engines"]["certainty"]) == ("yes", "certain"), said["engines"]
