@@ -118,6 +118,9 @@ PROBABILITIES = (
     else "StatefulPartitionedCall/digits_cnn/probabilities/Softmax"
 )
 
+# Tensors of the digits CNN that have a range: Keras 3 writes its batch normalization as a product and a sum, with a constant each.
+RANGES = 25 if _KERAS_3 else 24
+
 # A word of Python as the name of an input, which TensorFlow 2.17 does not save.
 KEYWORD = "class" if not _KERAS_3 else "Class"
 # The types of nodes that Keras names otherwise; Keras 2 names them after their type.

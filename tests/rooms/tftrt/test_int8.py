@@ -127,10 +127,13 @@ def digits_table(work, zoo_model):
 
 def test_the_tables_on_the_engine_ops_are_those_of_the_calibration_file(digits):
     kept = file.read(digits)
-    assert tables(digits) == {one.engine: one.table for one in kept.engines} and len(kept.engines[0].table.scales) == 24
+    assert (
+        tables(digits) == {one.engine: one.table for one in kept.engines}
+        and len(kept.engines[0].table.scales) == stacks.RANGES
+    )
     assert kept.data["samples"] == 64 and len(kept.data["rows"]) == 64 and not kept.data["random"]
     manifest = passport.read(digits, passport.MANIFEST)
-    assert manifest["calibration"]["tensors"] == 24 and "rows" not in manifest["calibration"]["data"]
+    assert manifest["calibration"]["tensors"] == stacks.RANGES and "rows" not in manifest["calibration"]["data"]
     assert not list((digits / "assets").glob("*"))
 
 
