@@ -39,4 +39,7 @@ def test_a_real_model_converts_and_verifies_in_every_precision(case):
         "inspect",
         *(f"{step} {precision}" for step in ("convert", "verify") for precision in ("FP32", "FP16", "INT8")),
     }
-    assert {name: line["message"] for name, line in last.items() if line["exit"] or line["traceback"]} == {}
+    wrong = {name: line["message"] for name, line in last.items() if line["exit"] or line["traceback"]}
+    for name, why in case.fails:
+        assert why in wrong.pop(name, ""), last[name]
+    assert wrong == {}
