@@ -20,7 +20,8 @@ class Package:
 class Case:
     """A model. shapes: as `--shapes`, with {} for the batch. batches: the smaller one and the larger one. labels: of classes, for
     `verify --labels`. export: flags of `tftrt export`. no_onnx: words of the reason why it cannot become an ONNX file. default: False where
-    it is run only when it is named. fails: (step, words of its message) of the steps that are known to fail (docs/dev/measured/real_models.md)."""
+    it is run only when it is named. fails: (step, words of its message) of the steps that are known to fail
+    (docs/dev/measured/real_models.md)."""
 
     name: str
     make: object
