@@ -431,9 +431,11 @@ def split(
         tables = parts.tables(before, made, after, wanted, dynamic=settings.dynamic, method=method)
     except errors.TftrtError as error:
         raise refused.NotLeft(f"{error.cause}; {error.mend}") from None
-    native = graph.native_segments(after)
+    # Without such nodes they are settled.
+    native = graph.native_segments(after) if settings.high_precision_nodes else {}
     return tuple(
-        _settled(one, native[one.engine].function, native[one.engine].shapes, method, settings) for one in tables
+        _settled(one, native[one.engine].function, native[one.engine].shapes, method, settings) if native else one
+        for one in tables
     )
 
 
