@@ -2,13 +2,18 @@
 
 import ast
 import ctypes
+import dataclasses
 import inspect
+import time
+import types
 
 import numpy as np
 import pytest
 
 trt = pytest.importorskip("tensorrt")
 from tests import plan_device  # noqa: E402
+from tftrt_tools.base import errors  # noqa: E402
+from tftrt_tools.models.engine_cache.timings import Timings  # noqa: E402
 from tftrt_tools.models.execution.job import cuda_libraries, cudart  # noqa: E402
 from tftrt_tools.models.execution.job.cudart import HostArray  # noqa: E402
 from tftrt_tools.models.kinds.plan.job import context as plan_call  # noqa: E402
@@ -16,6 +21,9 @@ from tftrt_tools.models.savedmodel import describe  # noqa: E402
 from tftrt_tools.studies.profiling import engines, plan  # noqa: E402
 from tftrt_tools.studies.profiling.apart import Request, SegmentsRequest, Sized  # noqa: E402
 from tftrt_tools.studies.profiling.job import plan_context, plan_cupti, plan_graph, plan_job  # noqa: E402
+from tftrt_tools.tensorrt.plans import build_job  # noqa: E402
+from tftrt_tools.tensorrt.plans import building as plans_building  # noqa: E402
+from tftrt_tools.tensorrt.plans.settings import Settings  # noqa: E402
 
 
 def test_the_libraries_have_the_functions():
@@ -281,3 +289,34 @@ def test_an_output_whose_shape_is_not_told_is_an_error_and_not_the_answer_of_the
     engine.tells = False
     with pytest.raises(plan_call.Refused, match="the shape of places"):
         called(context, 1, -1)
+
+
+def test_the_bound_is_that_of_tensorrts_build_alone(tmp_path, monkeypatch):
+    """A plan that came from the engine cache was lost before, and times of kernels were dropped, where reading took as long as the bound."""
+    times = types.SimpleNamespace(serialize=lambda: b"times")
+    config = types.SimpleNamespace(
+        create_timing_cache=lambda known: times, set_timing_cache=lambda *_: True, get_timing_cache=lambda: times
+    )
+    builder = types.SimpleNamespace(build_serialized_network=lambda *_: time.sleep(0.4) or b"plan")
+    monkeypatch.setattr(build_job.gpu, "identity", lambda: "a GPU")
+    request = plans_building.Request(
+        onnx="",
+        plan=str(tmp_path / "model.plan"),
+        timing_cache=str(tmp_path / "times"),
+        profiles=(),
+        settings=Settings(),
+        ranges={},
+        cache=None,
+        origin="",
+        verbose=False,
+        minutes=0.1 / 60,
+    )
+
+    def work(asked):
+        return build_job._Work(builder, None, config, asked, Timings(None, {}))
+
+    with pytest.raises(errors.TftrtError, match="not ready when --max_build_minutes=0.00166667 were over"):
+        work(request)._once()
+    assert not list(tmp_path.iterdir())
+    assert work(dataclasses.replace(request, minutes=1.0))._once() > 0.3
+    assert {path.name for path in tmp_path.iterdir()} == {"model.plan", "times"}

@@ -149,8 +149,12 @@ def test_flags_of_tf_trt_have_no_effect_on_a_plan(plan, tftrt, flag):
     assert_clear(tftrt("build", plan, flag), 2, f"{flag.partition('=')[0]} has no effect: ")
 
 
-def test_the_command_says_what_it_built(plan, tftrt, builds):
+def test_the_command_says_what_it_built(plan, tftrt, monkeypatch):
+    asked = []
+    doubles.job(monkeypatch, building.build, lambda request: asked.append(request) or plan_jobs.built(request))
     done = tftrt("build", plan, "--shapes=x:16x4", "--max_build_minutes=1")
+    # The bound is the child's; what else it does has time besides.
+    assert [one.minutes for one in asked] == [1.0]
     assert done.returncode == 0 and "INT8 plan of" in done.stdout and f"written: {plan}" in done.stdout, done.stderr
     assert "next, with --data of your own: tftrt verify " in done.stdout
 

@@ -21,6 +21,7 @@ from tftrt_tools.models.engine_cache.timings import Timings
 from tftrt_tools.models.execution.job import device, gpu
 from tftrt_tools.models.kinds.plan.job import differences
 from tftrt_tools.models.kinds.plan.job import engine as engines
+from tftrt_tools.tensorrt.plans import building
 from tftrt_tools.tensorrt.plans.building import Answer, Gpu, Machine, Request, Seconds
 from tftrt_tools.tensorrt.plans.job import cached, mixed, reshapes, unread, valid
 from tftrt_tools.tensorrt.plans.job import network as networks
@@ -135,6 +136,7 @@ class _Work:
             times,
         )
         self.known = 0
+        self._budget = watched.Budget(request.minutes)
         self._engine: trt.ICudaEngine | None = None
         self._seen: Mapping[str, object] | None = None
 
@@ -150,9 +152,14 @@ class _Work:
         with turns.turn(gpu.identity(), progress.say), self._timing_cache():
             begun = time.monotonic()
             log.errors.clear()
-            plan = watched.run(
-                lambda: self._builder.build_serialized_network(self._network, self._config), _Progress(log)
-            )
+            try:
+                plan = watched.run(
+                    lambda: self._builder.build_serialized_network(self._network, self._config),
+                    _Progress(log),
+                    self._budget.until(),
+                )
+            except watched.NotReady:
+                raise building.late(self._request.minutes or 0) from None
             seconds = time.monotonic() - begun
             if plan is None:
                 raise _unbuilt()

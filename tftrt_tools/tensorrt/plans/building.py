@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from tftrt_tools.base import records
+from tftrt_tools.base import errors, records
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.engine_cache.store import Place
 from tftrt_tools.models.kinds.plan.profiles import Profile
@@ -50,6 +50,8 @@ class Request(records.Record):
     origin: str
     # Whether everything is logged.
     verbose: bool
+    # The time for TensorRT's builds of the plan, from the first on; None for no bound.
+    minutes: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,14 @@ class Answer(records.Record):
     layers: Mapping[str, object]
     # Why the engine cache did not work, or "".
     cache_problem: str
+
+
+def late(minutes: float) -> errors.TftrtError:
+    """The error where the time for building was over before there was a plan."""
+    return errors.TftrtError(
+        f"the plan was not ready when --max_build_minutes={minutes:g} were over",
+        "give more; what kernels took was not kept",
+    )
 
 
 @jobs.job
