@@ -193,6 +193,29 @@ def test_fp16_is_the_formula_for_inputs_weights_and_outputs():
     )
 
 
+def test_constants_beyond_fp16_become_its_largest_number_as_in_tensorrt():
+    """Transformers' DistilBERT takes 1e30 from the scores of what is masked; as infinity times 0 that is not a number."""
+
+    def body(mask):
+        return tf.identity(tf.nn.softmax((1.0 - mask) * tf.constant(-1e30) + tf.constant([[1.0, 2.0, 3.0]])), name="y")
+
+    graph_def, tensors = made(body, tf.TensorSpec((2, 3), tf.float32, name="x"))
+    sites = rounding_sites.fp16_sites(graph_def, tensors)
+    mask = np.float32([[1, 1, 0], [1, 1, 1]])
+    got = answers(rounding.add_fp16(graph_def, sites), [True] * len(sites), "engine/y:0", x=mask)
+    np.testing.assert_allclose(got, [[0.269, 0.731, 0], [0.09, 0.245, 0.665]], atol=1e-3)
+
+
+def test_an_infinite_constant_stays_infinite():
+    graph_def, tensors = made(
+        lambda x: tf.identity(x + tf.constant([np.inf, -1e9, 1.0]), name="y"),
+        tf.TensorSpec((1, 3), tf.float32, name="x"),
+    )
+    sites = rounding_sites.fp16_sites(graph_def, tensors)
+    got = answers(rounding.add_fp16(graph_def, sites), [True], "engine/y:0", x=np.float32([[0, 0, 0]]))
+    np.testing.assert_array_equal(got, [[np.inf, -65504, 1]])
+
+
 def test_a_node_that_is_on_rounds_its_output_for_a_reader_that_is_off():
     def body(x):
         return tf.identity(tf.exp(tf.exp(x)), name="y")

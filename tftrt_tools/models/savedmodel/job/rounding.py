@@ -2,7 +2,7 @@
 
   INT8, activations  q(x) = clip(round(x / s), -128, 127) s, one s for the tensor (round: to nearest, halves up)
   INT8, weights      q(w) = round(w / s) s, s = max |w| / 127 of the output channel, so that nothing is clipped
-  FP16               q(x) = float(half(x))
+  FP16               q(x) = float(half(x)); of weights beyond FP16's largest number that number, as TensorRT's builder makes them
 
 Each node has a gate, a bool: q(x) where it is true, x itself, bit for bit, where it is false. INT8's scales of activations are fed with the
 gates, so that one graph serves many tables.
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tftrt_tools.models.savedmodel.job.rounding_sites import Site, Weight
 
 LEVELS = 127
+# FP16's largest number.
+HALF_MAX = float(np.finfo(np.float16).max)
 GATES = "rounding_gates"
 
 
@@ -70,8 +72,11 @@ def add_fp16(graph_def: graph_pb2.GraphDef, sites: Sequence[Site]) -> Rounded:
     outputs = []
     for number, site in enumerate(sites):
         gate = graph.gate(number, site.node)
-        inputs = [*site.activations, *((weight.index, f"{weight.constant}:0") for weight in site.weights)]
-        for index, tensor in inputs:
+        for weight in site.weights:
+            constant = f"{weight.constant}:0"
+            rounded = graph.once(("fp16", constant), functools.partial(graph.add_fp16_weight, constant=weight.constant))
+            graph.switch_input(site.node, weight.index, gate, rounded)
+        for index, tensor in site.activations:
             rounded = graph.once(("fp16", tensor), functools.partial(graph.add_fp16_rounding, tensor=tensor))
             graph.switch_input(site.node, index, gate, rounded)
         outputs += [
@@ -187,6 +192,17 @@ class _Gated:
         self._add(f"{name}/half", "Cast", [tensor], SrcT=types_pb2.DT_FLOAT, DstT=types_pb2.DT_HALF)
         self._add(name, "Cast", [f"{name}/half"], SrcT=types_pb2.DT_HALF, DstT=types_pb2.DT_FLOAT)
         return f"{name}:0"
+
+    def add_fp16_weight(self, name: str, constant: str) -> str:
+        value = tf.make_ndarray(self._nodes[constant].attr["value"].tensor)
+        beyond = np.isfinite(value) & (np.abs(value) > HALF_MAX)
+        if not beyond.any():
+            return self.add_fp16_rounding(name, f"{constant}:0")
+        # A constant belongs to the loop of its control input.
+        node = self._add(f"{name}/clipped", "Const", [f"^{constant}"], dtype=types_pb2.DT_FLOAT)
+        clipped = np.where(beyond, np.clip(value, -HALF_MAX, HALF_MAX), value)
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(clipped.astype(np.float32)))
+        return self.add_fp16_rounding(name, f"{name}/clipped:0")
 
     def _switch(self, gate: str, rounded: str, plain: str) -> str:
         name = self._new("switch")
