@@ -1,5 +1,5 @@
-"""A text classifier that looks to TF-TRT as one of Transformers: open lengths, and a mask that FP16 cannot hold. For tests where there is no
-Transformers."""
+"""A text classifier that looks to TF-TRT as one of Transformers: open lengths, and a mask with a constant beyond FP16. For tests where there is
+no Transformers."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def build(output_dir, seed=0):
                 query, key, value = (tf.matmul(x, one) for one in layer)
                 with tf.name_scope(f"layer_._{number}/attention"):
                     scores = tf.matmul(tf.multiply(query, _WIDTH**-0.5, name="mul"), key, transpose_b=True)
-                    # As DistilBERT does it: where nothing is hidden this is infinity times nothing in FP16. Equal ones would become one.
+                    # As DistilBERT does it. Equal ones would become one.
                     scores -= tf.multiply((1 + number) * 1e30, hidden, name="mul_1")
                 x += tf.matmul(tf.nn.softmax(scores), value)
             return {"logits": tf.matmul(x[:, 0], self.head)}
