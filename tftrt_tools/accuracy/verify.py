@@ -769,6 +769,10 @@ def _accuracy(
             picked.setdefault(call.signature, []).append(index)
     first = {signature: reference.answer(listed[0]) for signature, listed in picked.items()}
     target = _target(labels, first, judged, options, rules)
+    there = answers.answer(picked[target.signature][0])
+    if any(name not in there for name in (target.group.members if target.group else (target.output,))):
+        # The comparison says that the converted model lost it.
+        return None, ()
     both = [
         truth.score(labels, target, (run_of.answer(index) for index in picked[target.signature]))
         for run_of in (reference, answers)

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import saved_models
 from tests.command_line import FLAGS, assert_clear
@@ -133,6 +134,31 @@ def test_drawn_calls_follow_the_seed():
         return [call.inputs["x"].tolist() for call in drawing.calls("serving_default", specs, shapes, seed, {})]
 
     assert drawn(1) == drawn(1) != drawn(2) and drawn(1)[0] != drawn(1)[1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_labels_may_be_floats_that_are_whole(dtype, tftrt, zoo_model, converted, tmp_path):
+    images, labels = saved_models.builder("digits_cnn").held_back()
+    np.savez(tmp_path / "images.npz", image=images)
+    np.save(tmp_path / "labels.npy", np.asarray(labels).astype(dtype))
+    flags = [f"--data={tmp_path / 'images.npz'}", f"--labels={tmp_path / 'labels.npy'}", "--json=-", "--nowrite"]
+    done = tftrt("verify", zoo_model("digits_cnn"), converted("digits_cnn", "--precision=FP16"), *flags)
+    assert done.returncode == 0 and json.loads(done.stdout)["accuracy"]["converted"] > 0.97, done.stderr
+
+
+def test_labels_of_an_output_that_the_other_model_lacks_leave_its_loss_to_the_comparison(tftrt, tmp_path):
+    for name, output in (("one", "y"), ("two", "z")):
+        module = tf.Module()
+        module.call = tf.function(
+            lambda x, output=output: {output: tf.nn.softmax(x)},
+            input_signature=[tf.TensorSpec((None, 3), tf.float32, name="x")],
+        )
+        tf.saved_model.save(module, str(tmp_path / name), signatures=module.call)
+    np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).random((8, 3), np.float32))
+    np.save(tmp_path / "labels.npy", np.arange(8) % 3)
+    flags = [f"--data={tmp_path / 'rows.npz'}", f"--labels={tmp_path / 'labels.npy'}", "--nowrite"]
+    done = tftrt("verify", tmp_path / "one", tmp_path / "two", *flags)
+    assert done.returncode == 3 and "lost its output 'y'" in done.stdout, done.stderr
 
 
 def test_accuracy_of_both_models_on_labels(tftrt, zoo_model, converted, tmp_path):

@@ -272,6 +272,25 @@ def test_figures_of_tensorflow_against_tensorflow_are_no_verdict():
     )
 
 
+@pytest.mark.parametrize(
+    ("precision", "kept", "outcome"),
+    [("INT8", True, comparison.UNSURE), ("INT8", False, comparison.FAIL), ("FP16", True, comparison.PASS)],
+)
+def test_a_goal_on_accuracy_of_an_int8_model_is_open_where_no_engine_ran(precision, kept, outcome):
+    """The graph alone keeps it: calibrated on other data such a model answered 11 % right, and this passed."""
+    goal = {"goal": "top1 >= 0.98", "native": 0.99, "candidate": 0.99, "bound": 0.98, "kept": kept}
+    done = regression()
+    done = dataclasses.replace(
+        done,
+        candidate=dataclasses.replace(done.candidate, precision=precision),
+        speed_not_judged="there is no GPU here",
+        answers=_judged(goals=(goal,), problems=() if kept else ("top1 >= 0.98: 0.5",)),
+    )
+    (check,) = (one for one in done.checks if one.name == "answers")
+    assert done.outcome == check.verdict == outcome
+    assert ("what INT8 costs is not in it" in check.reason) == (outcome == comparison.UNSURE)
+
+
 def test_answers_to_drawn_values_that_differ_ask_for_the_users_own():
     problem = "x: snr_db is 3, wanted >= 30"
     drawn = regression(answers=_judged(problems=(problem,)))

@@ -125,7 +125,7 @@ def numbered(values: npt.NDArray[Any], names: tuple[str, ...] = (), said: str = 
     Args: values: what `read` returned. names: of the classes in the model's order; () for the names that occur, sorted.
     Returns: int64 [rows] of object [rows]. Raises: UsageError for a name that is not among `names`.
     """
-    if values.dtype == np.float64 and np.array_equal(values, np.round(values)):
+    if values.dtype.kind == "f" and np.array_equal(values, np.round(values)):
         return values.astype(np.int64)
     if values.dtype != object:
         return values
