@@ -230,6 +230,23 @@ def test_what_can_never_work_is_said_in_one_line_and_writes_nothing(name, here, 
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("edit", "a.json", "--remove=m/in"),
+        ("merge", "a.json", "b.json", "--how=max"),
+        ("show", "one.table", "--format=tensorrt"),
+    ],
+)
+def test_what_is_no_table_is_not_replaced(arguments, here, capfd):
+    (here / "rows.npz").write_bytes(b"PK of some rows")
+    assert cli.main(["table", *arguments, "--output=rows.npz"]) == 2
+    assert "--output=rows.npz is there, and is no table" in capfd.readouterr().err
+    assert (here / "rows.npz").read_bytes() == b"PK of some rows"
+    # A table is, as it was.
+    assert cli.main(["table", *arguments, "--output=new"]) == cli.main(["table", *arguments, "--output=new"]) == 0
+
+
 def test_files_that_do_not_go_together_end_with_1(here, capfd):
     assert cli.main(["table", "merge", "a.json", "one.table", "--how=max", "--output=x"]) == 1
     assert "a.json and one.table were made for different graphs" in capfd.readouterr().err and not (here / "x").exists()

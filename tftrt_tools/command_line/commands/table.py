@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+# Bytes of a file by which a table is known.
+_HEAD = 512
 _HELP = "`tftrt table --help` explains show, diff, merge and edit"
 # Which of the flags each subcommand takes.
 _OWN = {
@@ -73,7 +75,10 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("check", False, "diff: exit with 3 where the two differ", **text)
     flags.DEFINE_enum("how", None, list(merge.HOW), "merge: how several scales of a tensor become one", **text)
     flags.DEFINE_string(
-        "output", None, "show --format=tensorrt, merge, edit: the file to write; it is replaced where it exists", **text
+        "output",
+        None,
+        "show --format=tensorrt, merge, edit: the file to write; a table that is there is replaced",
+        **text,
     )
     flags.DEFINE_multi_string(
         "remove", [], "edit: take these tensors out: layers that need them stay out of INT8", **text
@@ -288,6 +293,20 @@ def _check_output(output: str | None) -> None:
         raise errors.UsageError("no --output=FILE", "name the file to write")
     if pathlib.Path(output).is_dir():
         raise errors.UsageError(f"--output={output} is a directory", "name the file to write")
+    if _is_something_else(output):
+        raise errors.UsageError(f"--output={output} is there, and is no table", "name another file")
+
+
+def _is_something_else(path: str) -> bool:
+    """Whether a file is there that none of these commands wrote: data or a model, say."""
+    if not pathlib.Path(path).is_file():
+        return False
+    try:
+        with open(path, "rb") as there:
+            head = there.read(_HEAD)
+    except OSError:
+        return False  # what cannot be read is told when it is written
+    return bool(head) and not head.startswith(b"TRT-") and b'"kind": "calibration"' not in head
 
 
 def _number(value: float | None) -> str:
