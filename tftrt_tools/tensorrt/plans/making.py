@@ -32,9 +32,9 @@ from tftrt_tools.tensorrt.plans.building import Answer, Request
 from tftrt_tools.tensorrt.plans.result import Built
 from tftrt_tools.tensorrt.plans.settings import Settings
 
-# What TensorRT's engines cannot take or give.
 # Seconds that a bounded build has for what is not TensorRT's.
 _BESIDE = 120.0
+# What TensorRT's engines cannot take or give.
 _UNTAKEN = ("string", "complex64", "complex128")
 _WITHOUT_TF32 = "TF32 is off, for the logarithm of a spectrum is among the nodes: it would cover the quiet frequencies"
 

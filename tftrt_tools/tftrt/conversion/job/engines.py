@@ -110,7 +110,7 @@ def build(
     built: list[BuiltEngine] = []
     unbuilt: list[Unbuilt] = []
     resources: dict[str, Any] = {}
-    kept.update(builder.cached(kept))
+    kept.update(builder.cached())
     with builder.helped(kept):
         for engine in result.engines:
             found = kept.get(engine.name) or builder.engine(engine)
@@ -240,9 +240,9 @@ class _Builder:
         """Where the file of an engine op's engines is written."""
         return pathlib.Path(self._site.folder) / (engine_assets.PREFIX + engine)
 
-    def cached(self, kept: Collection[str]) -> dict[str, list[BuiltEngine]]:
-        """{engine op: what the cache has}, of those that are not in `kept`. It takes no time of the builds."""
-        found = {name: self._cached(name) for name in self._lone if name not in kept}
+    def cached(self) -> dict[str, list[BuiltEngine]]:
+        """{engine op: what the cache has}, of those that are to be built. It takes no time of the builds."""
+        found = {name: self._cached(name) for name in self._lone}
         return {name: engines for name, engines in found.items() if engines}
 
     @contextlib.contextmanager
