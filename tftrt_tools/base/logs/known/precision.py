@@ -11,7 +11,8 @@ OVERFLOW = known(
     "error",
     "Detected finite FP32 values which would overflow in FP16",
     "Finite FP32 values which would overflow in FP16 detected",
-    meaning="Weights are larger than FP16 can hold (65504), and were cut to its largest value: the answers are wrong.",
+    meaning="Weights are larger than FP16 can hold (65504), and were cut to its largest value: the answers may be wrong "
+    "(a mask of 1e30 works).",
     mend=_FP32,
 )
 INFINITE = known(
