@@ -137,6 +137,7 @@ def test_a_model_without_engine_ops_is_refused_before_a_fleet_is_opened(zoo_mode
     """Ray was started, and the model sent, to hear it."""
     flags = ["--shapes=image:1x8x8x1", "--on=ray://127.0.0.1:1", f"--output={tmp_path / 'out'}"]
     assert_clear(tftrt("build", zoo_model("digits_cnn"), *flags), 2, "holds no engine ops")
+    assert_clear(tftrt("build", tmp_path / "none", *flags), 2, "no such file or directory")
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ def build(
 
 def engine_ops(model: str | os.PathLike[str]) -> tuple[EngineOp, ...]:
     """Those of a SavedModel directory. Raises: UsageError where there are none; TftrtError where it cannot be read."""
-    engines = describe.describe(model)[0].engines
+    engines = describe.describe(files.check(model))[0].engines
     if not engines:
         raise errors.UsageError(f"{model} holds no engine ops", "convert it first: `tftrt convert`")
     return engines
