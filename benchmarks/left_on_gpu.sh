@@ -6,7 +6,8 @@
 #
 # 2.14, 2.17: the tests of that stack in left_on_gpu_2.14.txt or _2.17.txt; 2.17 needs setuptools on Python 3.12. First those that share the GPU, then
 # those that need it alone, which would hold up all others.
-# both: tests that need two GPUs of one host, then `benchmarks.tuning_fleet` of keras3, eight trials, with nothing beside them.
+# both: with nothing beside them, `benchmarks.tuning_fleet` of fer, six trials, then a test that needs two GPUs of one host. For the others of
+# that kind, tests/gpu/test_gpu_fleet.py.
 # PYTHON: the stack's interpreter, by default .venv/bin/python. GPU: its number, by default 0. WORKERS: tests at a time, by default 8: with 12 to
 # 21 on each of two GPUs a test took 100 s, and some more than their 550. SECONDS_LEFT: of the whole part, by default 1300. Steps that ended: OUTPUT/steps.txt.
 set -uo pipefail
@@ -43,9 +44,11 @@ case $part in
     tests shared $((end - 120)) "$workers" "gpu and not gpu_alone"
     tests alone "$end" 1 gpu_alone ;;
   both)
-    step two-gpus "$end" "$python" -m pytest -m gpu -v -rs --tb=short -p no:cacheprovider --durations=0 tests/gpu/test_gpu_fleet.py \
-      tests/gpu/test_gpu_triton.py::test_each_gpu_has_an_instance
-    step tuning "$end" "$python" -m benchmarks.tuning_fleet --models=keras3 --max_trials=8 --output="$out/tuning" ;;
+    # The first calls of TensorFlow compile its kernels, once a machine; neither search shall pay for that.
+    step warm "$end" "$python" -c "import tensorflow as tf; [tf.keras.layers.Conv2D(8, 3)(tf.ones((8, 32, 32, 3))) for _ in range(2)]"
+    step tuning "$end" "$python" -m benchmarks.tuning_fleet --models=fer --max_trials=6 --output="$out/tuning"
+    step two-gpus "$end" "$python" -m pytest -m gpu -v -rs --tb=short -p no:cacheprovider --durations=0 \
+      tests/gpu/test_gpu_triton.py::test_each_gpu_has_an_instance ;;
   *) echo "no part $part: 2.14, 2.17 or both" >&2; exit 2 ;;
 esac
 say "all ended"

@@ -115,6 +115,17 @@ def test_a_second_build_begins_with_the_times_of_the_first_and_a_third_one_comes
     )
 
 
+def test_a_plan_that_is_not_ready_in_time_is_not_written_and_one_of_the_cache_is(plan, zoo_model, tmp_path, cache):
+    bound = "--max_build_minutes=0.0001"
+    source, target = zoo_model("digits_cnn"), tmp_path / "none"
+    words = (f"--model={source}", f"--output={target}", "--precision=FP16", SHAPES, bound, "--noengine_cache")
+    done = run_tftrt("convert", "--backend=tensorrt", *words, timeout=370)
+    assert_clear(done, 1, "the plan was not ready when --max_build_minutes=0.0001 were over")
+    assert not target.exists()
+    taken = build(source, tmp_path / "taken", "--precision=FP16", SHAPES, bound, cache=cache)
+    assert taken["cached"] and (tmp_path / "taken" / document.PLAN).read_bytes() == (plan / document.PLAN).read_bytes()
+
+
 def test_a_plan_answers_like_the_model_and_like_its_onnx_file(plan, zoo_model):
     code, said, stderr = verify(zoo_model("digits_cnn"), plan)
     assert code == 0 and said["passed"], stderr

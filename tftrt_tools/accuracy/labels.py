@@ -57,6 +57,13 @@ class Labels:
         """Whether the labels are strings: texts, or names of classes."""
         return not self.boxes and self.array.dtype.kind in "OSU"
 
+    @property
+    def one_hot(self) -> bool:
+        """Whether each row holds a single 1 among zeros."""
+        array = self.array
+        numbers = not self.boxes and array.dtype.kind in "iubf" and array.ndim > 1 and array.shape[-1] > 1
+        return bool(numbers and np.all((array == 0) | (array == 1)) and np.all(array.sum(axis=-1) == 1))
+
     def of(self, start: int, rows: int) -> "Labels":
         """The labels of some rows."""
         if not self.flat:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def find(
       that names it, for messages.
     Raises: UsageError.
     """
-    able = _able(labels, first, said)
+    able, classes = _able(labels, first, said), set(classes)
     names = {target.name: target for target in able}
     if wanted and wanted not in names and able and labels.boxes:
         # The name of a member stands for its detector.
@@ -74,10 +74,10 @@ def find(
             raise errors.UsageError(
                 f"--labels: {_text(labels)} fits no output {wanted!r} with --data", _outputs(first, flag)
             )
-        return names[wanted]
-    preferred = [target for target in able if target.name in set(classes)] or able
+        return _not_one_hot(names[wanted], labels, classes, flag)
+    preferred = [target for target in able if target.name in classes] or able
     if len(preferred) == 1:
-        return preferred[0]
+        return _not_one_hot(preferred[0], labels, classes, flag)
     if not able and labels.boxes:
         raise errors.UsageError(
             "--labels has boxes, and no signature with --data has the outputs of a detector",
@@ -91,6 +91,16 @@ def find(
         else "--labels: which output they are about is not clear",
         "name it: " + " or ".join(shlex.quote(f"{flag}={target.name}") for target in preferred),
     )
+
+
+def _not_one_hot(target: Target, labels: Labels, classes: Collection[str], flag: str) -> Target:
+    """The target. Raises: UsageError for one-hot labels of an output that holds classes: as values or tags they would not give top-1."""
+    if target.name in classes and target.kind in (label_kinds.VALUES, label_kinds.TAGS) and labels.one_hot:
+        raise errors.UsageError(
+            f"--labels: each row of {_text(labels)} is one-hot, and {target.name} holds classes",
+            f"give the number of each row's class (np.argmax(labels, axis=-1)), or name another output with {flag}",
+        )
+    return target
 
 
 def _able(labels: Labels, first: Mapping[str, Mapping[str, npt.NDArray[Any]]], said: Mapping[str, str]) -> list[Target]:

@@ -303,9 +303,10 @@ def rebuild(graph_def: graph_pb2.GraphDef, frozen: FrozenSignature) -> Any:
     """
     original = frozen.original
     function = wrap_function.function_from_graph_def(graph_def, frozen.inputs, frozen.outputs, frozen.captures)
-    function.graph.structured_outputs = nest.pack_sequence_as(
-        original.graph.structured_outputs, function.graph.structured_outputs, expand_composites=True
-    )
+    with function.graph.as_default():  # a ragged tensor of rows that are equally long computes how many there are
+        function.graph.structured_outputs = nest.pack_sequence_as(
+            original.graph.structured_outputs, function.graph.structured_outputs, expand_composites=True
+        )
     # This list has the names and the order of the arguments; without a structured signature TensorFlow reads nothing else for them.
     function._arg_keywords = list(frozen.input_names)
     function._num_positional_args = len(frozen.input_names)

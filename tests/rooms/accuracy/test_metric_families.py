@@ -440,6 +440,20 @@ def test_the_output_that_labels_speak_of_is_named_or_found():
     assert "--output_kind" in raised.value.mend
 
 
+def test_one_hot_labels_of_classes_are_refused_and_tags_and_values_are_not():
+    first = {"s": {"a": np.full((4, 3), 1 / 3, np.float32)}}
+    one_hot = np.eye(3)[[0, 1, 2, 0]]
+    for array in (one_hot, one_hot.astype(int), one_hot.astype(bool)):
+        with pytest.raises(errors.UsageError, match="is one-hot, and s/a holds classes") as raised:
+            truth.find(Labels({"": array}), first, {}, ["s/a"], "", "--label_output")
+        assert "np.argmax" in raised.value.mend
+        with pytest.raises(errors.UsageError, match="one-hot"):
+            truth.find(Labels({"": array}), first, {}, ["s/a"], "s/a", "--label_output")
+        assert truth.find(Labels({"": array}), first, {}, [], "", "--label_output").output == "a"
+    for array in (one_hot[[0, 0, 0, 0]] + one_hot[[1, 1, 1, 1]], one_hot * 0.5, 0 * one_hot):
+        assert truth.find(Labels({"": array}), first, {}, ["s/a"], "", "--label_output").output == "a"
+
+
 @pytest.mark.parametrize("wrong", [[0, 1, 3], [1, 2, -1], [99, 99, 99]])
 def test_a_label_that_is_no_class_of_the_output_is_told(wrong):
     """Counted from 1, say: no model is ever right, and a degradation of the score none."""

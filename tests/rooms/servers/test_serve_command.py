@@ -690,13 +690,13 @@ def test_docker_needs_a_client_an_engine_and_the_image(on_path, monkeypatch, tmp
     usable, reason = Docker().available()
     assert not usable and f"no image {OWN} or {STOCK}" in reason
     monkeypatch.setenv("FAKE_NO_ENGINE", "1")
-    assert Docker("mine:1").available() == (False, "docker has no running engine")
+    assert Docker("mine:1").available() == (False, "docker's daemon does not answer")
 
 
 @pytest.mark.skipif(not shutil.which("docker"), reason="no docker client here")
 def test_what_the_real_docker_client_says_is_understood(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
-    assert Docker().available() == (False, "docker has no running engine")
+    assert Docker().available() == (False, "docker's daemon does not answer")
 
 
 def test_the_stock_image_is_not_started_with_engines_of_another_tensorrt(on_path, base_path, tmp_path, monkeypatch):

@@ -78,6 +78,8 @@ def test_publish_and_inspect_name_the_variable(tmp_path, tftrt):
     ), done.stderr
     assert "one.value for one in model.variables" in done.stderr and not (tmp_path / "models/m").exists()
     assert planner.plan(str(bad), Settings()).signatures[0].findings[0].about == "kernel"
+    done = tftrt("inspect", bad, "--check", "--minimum_segment_size=1")
+    assert done.returncode == 3 and "kernel: TensorFlow Serving does not find the value" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("command", ["bench {0} {0}", "regress --in_process --native={0} --candidate={0}"])

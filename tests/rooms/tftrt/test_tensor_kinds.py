@@ -45,6 +45,22 @@ def test_no_command_says_yes(kind, tmp_path, tftrt):
     assert not (tmp_path / "m.onnx").exists() and not (tmp_path / "models/m").exists()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_check_of_inspect_says_no_and_a_conversion_names_it(kind, tmp_path, tftrt):
+    made, said, mend = KINDS[kind]
+
+    def layers(x):
+        hidden = tf.nn.relu(tf.matmul(tf.nn.relu(x + 1.0), tf.ones((4, 4))))
+        return {"odd": made(hidden), "y": hidden * 2.0}
+
+    path = save(tf.function(layers, input_signature=[X]), tmp_path / "m")
+    done = tftrt("inspect", path, "--check")
+    assert done.returncode == 3 and f"output 'odd' {said}" in done.stdout and "next:" not in done.stdout, done.stdout
+    assert tftrt("inspect", path).returncode == 0
+    done = tftrt("convert", path, tmp_path / "converted", "--precision=FP16")
+    assert done.returncode == 0 and f"output 'odd' {said}" in done.stdout and mend in done.stdout, done.stderr
+
+
 def test_a_sparse_input_is_named(tmp_path, tftrt):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         x = tf.compat.v1.sparse_placeholder(tf.float32, (None, 4), name="x")

@@ -41,7 +41,7 @@ from tftrt_tools.models.sources.opened import opened
 from tftrt_tools.tftrt.calibration.file import Calibration
 from tftrt_tools.tftrt.conversion import inspecting, pass_apart, pass_log
 from tftrt_tools.tftrt.conversion.inspecting import InspectRequest
-from tftrt_tools.tftrt.conversion.plan import Plan, grouped
+from tftrt_tools.tftrt.conversion.plan import Plan, SignaturePlan, grouped
 from tftrt_tools.tftrt.conversion.settings import MAX_WORKSPACE_BYTES
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def define(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean(
         "check",
         False,
-        "exit with 3 where something disagrees in a converted model, or where nothing of another would run in TensorRT",
+        "exit with 3 where something disagrees in a converted model; for another, where nothing of it would run in TensorRT, a "
+        "signature cannot be converted, an engine would not build, or an input, output or variable cannot be served",
         flag_values=values,
     )
     flags.DEFINE_string("log_file", None, "keep what TensorFlow and TF-TRT log in this file", flag_values=values)
@@ -116,19 +117,32 @@ def write(done: Plan | Inspection | Overview, values: flags.FlagValues) -> None:
 
 
 def failure(done: Plan | Inspection | Overview, values: flags.FlagValues) -> errors.TftrtError | None:
-    """With --check, CheckFailed where something disagrees, or where nothing would run in TensorRT."""
-    if not values.check or _passed(done):
-        return None
-    if isinstance(done, Inspection):
+    """With --check, CheckFailed for the first thing that is wrong."""
+    return _wrong(done) if values.check else None
+
+
+def _wrong(done: Plan | Inspection | Overview) -> errors.CheckFailed | None:
+    """What --check does not let pass."""
+    if isinstance(done, Plan):
+        if not _converts(done):
+            return errors.CheckFailed("nothing of the model would run in TensorRT", "the result says why of each node")
+        return next((wrong for one in done.signatures if (wrong := _wrong_of(one))), None)
+    if isinstance(done, Inspection) and done.findings:
         first = done.findings[0]
         return errors.CheckFailed(f"{first.about}: {first.text}", first.mend)
-    return errors.CheckFailed("nothing of the model would run in TensorRT", "the result says why of each node")
+    return None
 
 
-def _passed(done: Plan | Inspection | Overview) -> bool:
-    if isinstance(done, Plan):
-        return any(one.segments for one in done.signatures)
-    return not isinstance(done, Inspection) or not done.findings
+def _wrong_of(one: SignaturePlan) -> errors.CheckFailed | None:
+    if one.problem:
+        return errors.CheckFailed(
+            f"signature {one.name} cannot be converted: {one.problem['cause']}", one.problem["mend"]
+        )
+    for finding in one.findings:
+        return errors.CheckFailed(f"{finding.about}: {finding.text}", finding.mend)
+    for problem in one.quantization.unbuildable if one.quantization else ():
+        return errors.CheckFailed(f"{problem.name} ({problem.op}): {problem.text}", problem.mend)
+    return None
 
 
 def run(values: flags.FlagValues, positional: list[str]) -> int:
@@ -136,9 +150,15 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     done = result(values, positional)
     show(done, values)
     write(done, values)
-    if isinstance(done, (Plan, Inspection)) and _passed(done):
+    wrong = failure(done, values)
+    goes_on = not done.findings if isinstance(done, Inspection) else isinstance(done, Plan) and _converts(done)
+    if goes_on and not wrong and isinstance(done, (Plan, Inspection)):
         _show_next(values, positional[0], done)
-    return _calling.exit_code(failure(done, values))
+    return _calling.exit_code(wrong)
+
+
+def _converts(plan: Plan) -> bool:
+    return any(one.segments for one in plan.signatures)
 
 
 def _show_next(values: flags.FlagValues, model: str, seen: Plan | Inspection) -> None:

@@ -31,6 +31,7 @@ examples:
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -267,8 +268,27 @@ def _study(done: Verification, values: flags.FlagValues, original: str, converte
         original,
         *_next.measured(values, ("data", "data_rows", *sorted(image))),
         f"--precision={done.precision}",
+        *(_ranges(converted) if done.precision == "INT8" else []),
         *(["--use_dynamic_shape"] if profiles else []),
     ]
+
+
+def _ranges(converted: str) -> list[str]:
+    """Where a model's INT8 ranges came from: its data if they are still there, with which `sensitivity` tries every calibration method, or
+    else its table. By default the rows that are scored would give the ranges."""
+    from tftrt_tools.models.kinds import opening
+    from tftrt_tools.models.savedmodel import passport
+
+    calibration = opening.document(converted, passport.CALIBRATION)
+    if calibration is None:
+        return []
+    data = calibration.get("data") or {}
+    source = str(data.get("source") or "")
+    if (
+        source and data.get("kind") != "images" and os.path.exists(source)
+    ):  # of pictures, a table forgets how they were read
+        return [f"--calibration_data={source}"]
+    return [f"--calibration_table={converted}"]
 
 
 def _on_gpu(values: flags.FlagValues, original: str, converted: str, manifest: Mapping[str, Any] | None) -> list[str]:

@@ -97,7 +97,7 @@ def bench(options: Options, view: live.Lines, files: measure.Files | None = None
         if traced:
             run.alone_of(traced, targets.gpus_are_here(address), folder)
         generators = stack.enter_context(elsewhere.opened(options.on, options.generators, options.processes, address))
-        shared = tuple(elsewhere.beside(generators))
+        shared = (*elsewhere.beside(generators), *_without_engines(named.get("in_process")))
         for line in shared:
             view.note(f"note: {line}")
         opened = targets.of_options(options, client, signature, folder, named.get("in_process"), generators)
@@ -133,6 +133,15 @@ def bench(options: Options, view: live.Lines, files: measure.Files | None = None
         ended=ended,
         refused=bool(run.refused),
     )
+
+
+def _without_engines(model: Model | None) -> list[str]:
+    """A note where no engine of the model in process can run."""
+    if model is None or not model.contents.engines or fingerprint.gpu_here():
+        return []
+    return [
+        f"there is no GPU here, so the engine ops of {model.title} ran as TensorFlow ops: in process, this says nothing about engines"
+    ]
 
 
 def _counters(client: Client | TritonClient | None, options: Options) -> counted.Counters[Any] | None:

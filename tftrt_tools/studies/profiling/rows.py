@@ -205,5 +205,6 @@ def headline(profile: Profile) -> list[str]:
         covered = ["a TensorRT plan, without TensorFlow"]
     if covered:
         precision = profile.settings.get("precision_mode")
-        lines.append("; ".join(covered) + (f"; asked for {precision}" if precision else ""))
+        in_tensorflow = "" if gpu or profile.of_a_plan else "; without a GPU they ran as TensorFlow ops"
+        lines.append("; ".join(covered) + (f"; asked for {precision}" if precision else "") + in_tensorflow)
     return lines

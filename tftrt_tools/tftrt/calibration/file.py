@@ -221,7 +221,7 @@ def _no_table(calibration: Calibration, engine: str, segment: str, wanted: int, 
         )
     return errors.TftrtError(
         f"{engine} has no table: its graph is {segment[:19]}, and the table was made for another graph "
-        f"({', '.join(segments[:3])}{', …' if len(segments) > 3 else ''})",
+        f"({', '.join(segments[:3])}{', …' if len(segments) > 3 else ''}{f', of {calibration.model}' if calibration.model else ''})",
         "calibrate this model again, with the settings that decide its engines: segment size, batch mode, kept ops"
         + ("" if all(tensorrt.startswith(one.table.tensorrt) for one in calibration.engines) else _OF_ANOTHER_KERAS),
     )

@@ -80,7 +80,7 @@ class Docker(backend.Backend):
             return (
                 "",
                 False,
-                "docker has no running engine" + (f" ({message})" if "permission denied" in message else ""),
+                "docker's daemon does not answer" + (f" ({message})" if "permission denied" in message else ""),
             )
         for image in self._wanted:
             if not _docker("image", "inspect", image)[0]:

@@ -42,9 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     if options.version:
+        from tftrt_tools.base.stack import installed
         from tftrt_tools.base.version import __version__
 
-        print(f"tftrt-tools development server {__version__}: answers as TensorFlow ModelServer 2.14.1")
+        runs = installed.tensorflow()
+        with_what = f" with {runs.name}" if runs else ""
+        print(f"tftrt-tools development server {__version__}{with_what}: answers as TensorFlow ModelServer 2.14.1")
         return 0
     return _serve(options)
 

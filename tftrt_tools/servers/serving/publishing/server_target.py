@@ -29,18 +29,23 @@ class Target:
     compute_capabilities: tuple[str, ...]
     # Whether the server runs in this machine's TensorFlow.
     own: bool = False
+    # The version of the TensorRT that this TensorFlow finds and does not take, else "".
+    refused: str = ""
 
     def text(self) -> str:
         """The target in words: local: TensorFlow 2.14.1, TensorRT 8.5.3, compute capability 9.0."""
-        parts = [
-            f"TensorFlow {self.tensorflow or 'unknown'}",
-            f"TensorRT {self.tensorrt or ('unknown' if self.tftrt and not self.own else 'none')}",
-        ]
+        parts = [f"TensorFlow {self.tensorflow or 'unknown'}", f"TensorRT {self.tensorrt or self._without()}"]
         if self.compute_capabilities:
             parts.append("compute capability " + ", ".join(self.compute_capabilities))
         return f"{self.name}: " + ", ".join(parts)
 
-    # Not a Record: `own` is not written.
+    def _without(self) -> str:
+        """What stands in place of a version."""
+        if not self.own:
+            return "unknown" if self.tftrt else "none"
+        return f"none ({self.refused} is here, and TensorFlow does not take it)" if self.refused else "none"
+
+    # Not a Record: `own` and `refused` are not written.
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -54,14 +59,19 @@ class Target:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What this machine has. tensorrt: the version that its TensorFlow loads, None where it finds none that it takes.
-    compute_capabilities: of the GPUs that its driver lists, () without one. tftrt, gpu: whether its TensorFlow has TF-TRT, and CUDA."""
+    """What this machine has.
+
+    tensorrt: the version that its TensorFlow loads, None where it finds none that it takes. refused: the one that it finds and does not
+    take, else "". compute_capabilities: of the GPUs that its driver lists, () without one. tftrt, gpu: whether its TensorFlow has TF-TRT,
+    and CUDA.
+    """
 
     tensorflow: str | None
     tensorrt: str | None
     compute_capabilities: tuple[str, ...]
     tftrt: bool = True
     gpu: bool = True
+    refused: str = ""
 
 
 def machine() -> Machine:
@@ -79,12 +89,12 @@ def machine() -> Machine:
         found = probes.Machine(libraries=(), gpus=gpus.Driver())
     version = tensorflow.version if tensorflow else None
     build = tensorflow.build if tensorflow else {}
+    there = [one.version for one in found.libraries if tensorflow and one.version]
+    taken = next((one for one in there if tensorflow and _taken(tensorflow, one)), None)
     return Machine(
         tensorflow=version,
-        tensorrt=next(
-            (one.version for one in found.libraries if tensorflow and one.version and _taken(tensorflow, one.version)),
-            None,
-        ),
+        tensorrt=taken,
+        refused=there[0] if there and not taken else "",
         compute_capabilities=tuple(dict.fromkeys(gpu.compute_capability for gpu in found.gpus.gpus)),
         tftrt=build.get("is_tensorrt_build") is not False and (releases.minor(version) or (0, 0)) <= releases.NEWEST,
         gpu=build.get("is_cuda_build") is not False,
@@ -113,6 +123,7 @@ def resolve(name: str, compute_capability: str, here: Machine) -> Target:
             tftrt=here.tftrt,
             compute_capabilities=given or here.compute_capabilities,
             own=True,
+            refused=here.refused,
         )
     image = images.image(name)
     return Target(
