@@ -5,11 +5,13 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from tests import stacks
@@ -163,9 +165,12 @@ def test_a_finished_search_is_taken_from_its_folder_and_another_threshold_needs_
         zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=snr_db:threshold=300", *flags, code=3
     )
     assert said["winner"] is None and said["best"] and "no trial keeps snr_db >= 300; nearest is trial" in done.stderr
+    wrong = shutil.copytree(images, tmp_path / "wrong")  # the original may be right on all rows
+    labels = np.load(wrong / "labels.npy")
+    np.save(wrong / "labels.npy", np.concatenate([(labels[:4] + 1) % 10, labels[4:]]))
     done = run_tftrt(
         "tune",
-        *arguments(zoo_model("digits_cnn"), images, tmp_path / "work", "--accuracy=top1:threshold=0.9999"),
+        *arguments(zoo_model("digits_cnn"), wrong, tmp_path / "work", "--accuracy=top1:threshold=0.9999"),
         timeout=300,
     )
     assert done.returncode == 3 and "the original itself misses the goal" in done.stderr

@@ -205,6 +205,7 @@ def headline(profile: Profile) -> list[str]:
         covered = ["a TensorRT plan, without TensorFlow"]
     if covered:
         precision = profile.settings.get("precision_mode")
-        in_tensorflow = "" if gpu or profile.of_a_plan else "; without a GPU they ran as TensorFlow ops"
-        lines.append("; ".join(covered) + (f"; asked for {precision}" if precision else "") + in_tensorflow)
+        lines.append("; ".join(covered) + (f"; asked for {precision}" if precision else ""))
+        if not gpu and not profile.of_a_plan:
+            lines.append("no engine ran: without a GPU engine ops run as TensorFlow ops")
     return lines
