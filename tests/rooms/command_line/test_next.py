@@ -10,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests import next_lines, zoo
+from tests.command_here import run_tftrt
+from tftrt_tools.base import errors
 from tftrt_tools.command_line.commands import _calling, _flags, _help, _next, convert
 from tftrt_tools.models.savedmodel import passport
 
@@ -174,6 +176,15 @@ def test_the_lines_lead_on_from_rows_and_ranges(way, zoo_model, images):
     assert way.follow("data", "my model_int8", "the held_back.npz", "--output=again.npz") == ["data", "verify"]
     assert way.follow("sensitivity", "my model", "--data=the held_back.npz") == ["sensitivity", "convert"]
     assert way.ran[-1][2] == "my model_int8_3"
+    # Where a model misses bounds, its own ranges are studied, and not those of the rows that are scored.
+    for number, ranges in ((4, "--calibration_data=the calibration.npz"), (5, "--calibration_table=my model_int8")):
+        missed = ("my model", "my model_int8", "--data=the held_back.npz", "--thresholds=snr_db>=60")
+        done = run_tftrt("verify", *missed, cwd=way.folder)
+        assert done.returncode == errors.EXIT_CHECK, done.stderr
+        ((words,),) = shown_by(done.stdout)
+        assert ranges in words
+        assert way.follow(*words) == ["sensitivity", "convert"] and way.ran[-1][2] == f"my model_int8_{number}"
+        (way.folder / "the calibration.npz").unlink(missing_ok=True)
 
 
 @pytest.mark.slow

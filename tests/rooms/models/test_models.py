@@ -196,6 +196,10 @@ def test_onnx_files_that_cannot_be_loaded_are_told_in_a_line(tmp_path, graph, mo
         "program (.pt2), a function that returns a PyTorch module (module:function), a plan directory or an ONNX "
         "file (.onnx)"
     )
+    (tmp_path / "net.keras").write_bytes(b"?")
+    with pytest.raises(errors.UsageError, match=r"net\.keras is a Keras file") as caught:
+        verify.verify(graph(), tmp_path / "net.keras", verify.Options())
+    assert "tftrt convert" in caught.value.mend
     with pytest.raises(errors.UsageError, match="model.bin is a file") as caught:
         verify.verify(graph(), tmp_path / "model.bin", verify.Options())
     assert (

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from tftrt_tools.base import errors
 from tftrt_tools.base.process import jobs
 from tftrt_tools.models.execution import run
 from tftrt_tools.models.kinds import directory
@@ -66,8 +67,9 @@ class SavedModel(directory.Directory):
         """As model.Kind.check."""
         if as_it_is:
             if os.path.isfile(source.path):
-                raise kinds.UnknownFile(
-                    f"not a SavedModel: {source} is a file", "give the directory that holds saved_model.pb"
+                raise errors.UsageError(
+                    f"not a model that runs as it is: {source} is a {kinds.kind(source.path)}",
+                    f"give the SavedModel that `tftrt convert {source} OUTPUT` makes of it",
                 )
             files.check(source.path)
         opened.check(source)
