@@ -74,10 +74,10 @@ def find(
             raise errors.UsageError(
                 f"--labels: {_text(labels)} fits no output {wanted!r} with --data", _outputs(first, flag)
             )
-        return _not_one_hot(names[wanted], labels, classes, flag)
+        return _not_one_hot(names[wanted], labels, first, classes, flag)
     preferred = [target for target in able if target.name in classes] or able
     if len(preferred) == 1:
-        return _not_one_hot(preferred[0], labels, classes, flag)
+        return _not_one_hot(preferred[0], labels, first, classes, flag)
     if not able and labels.boxes:
         raise errors.UsageError(
             "--labels has boxes, and no signature with --data has the outputs of a detector",
@@ -93,9 +93,15 @@ def find(
     )
 
 
-def _not_one_hot(target: Target, labels: Labels, classes: Collection[str], flag: str) -> Target:
-    """The target. Raises: UsageError for one-hot labels of an output that holds classes: as values or tags they would not give top-1."""
-    if target.name in classes and target.kind in (label_kinds.VALUES, label_kinds.TAGS) and labels.one_hot:
+def _not_one_hot(
+    target: Target,
+    labels: Labels,
+    first: Mapping[str, Mapping[str, npt.NDArray[Any]]],
+    classes: Collection[str],
+    flag: str,
+) -> Target:
+    """The target. Raises: UsageError for one-hot labels of an output that holds classes: as values, tags or masks they give no top-1."""
+    if target.name in classes and labels.one_hot and first[target.signature][target.output].ndim == labels.array.ndim:
         raise errors.UsageError(
             f"--labels: each row of {_text(labels)} is one-hot, and {target.name} holds classes",
             f"give the number of each row's class (np.argmax(labels, axis=-1)), or name another output with {flag}",

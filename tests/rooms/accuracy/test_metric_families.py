@@ -450,6 +450,10 @@ def test_one_hot_labels_of_classes_are_refused_and_tags_and_values_are_not():
         with pytest.raises(errors.UsageError, match="one-hot"):
             truth.find(Labels({"": array}), first, {}, ["s/a"], "s/a", "--label_output")
         assert truth.find(Labels({"": array}), first, {}, [], "", "--label_output").output == "a"
+    masks, pixels = np.eye(3, dtype=int)[np.zeros((4, 2, 2), int)], {"s": {"a": np.full((4, 2, 2, 3), 1 / 3)}}
+    with pytest.raises(errors.UsageError, match="is one-hot"):
+        truth.find(Labels({"": masks}), pixels, {}, ["s/a"], "", "--label_output")
+    assert truth.find(Labels({"": masks[..., 0]}), pixels, {}, ["s/a"], "", "--label_output").kind == "masks"
     for array in (one_hot[[0, 0, 0, 0]] + one_hot[[1, 1, 1, 1]], one_hot * 0.5, 0 * one_hot):
         assert truth.find(Labels({"": array}), first, {}, ["s/a"], "", "--label_output").output == "a"
 

@@ -257,10 +257,9 @@ def _by_rounding(done: Verification) -> bool:
 
 def _study(done: Verification, values: flags.FlagValues, original: str, converted: str) -> list[str]:
     """Which nodes lose what the answers miss."""
-    from tftrt_tools.models.kinds import opening
     from tftrt_tools.models.savedmodel import passport
 
-    settings = (opening.document(converted, passport.MANIFEST) or {}).get("settings") or {}
+    settings = (_next.document(converted, passport.MANIFEST) or {}).get("settings") or {}
     profiles = settings.get("use_dynamic_shape") or settings.get("shapes")
     image = [name for name in values if name.startswith("image_") and name == values[name].name]
     return [
@@ -276,17 +275,15 @@ def _study(done: Verification, values: flags.FlagValues, original: str, converte
 def _ranges(converted: str) -> list[str]:
     """Where a model's INT8 ranges came from: its data if they are still there, with which `sensitivity` tries every calibration method, or
     else its table. By default the rows that are scored would give the ranges."""
-    from tftrt_tools.models.kinds import opening
     from tftrt_tools.models.savedmodel import passport
 
-    calibration = opening.document(converted, passport.CALIBRATION)
+    calibration = _next.document(converted, passport.CALIBRATION)
     if calibration is None:
         return []
     data = calibration.get("data") or {}
     source = str(data.get("source") or "")
-    if (
-        source and data.get("kind") != "images" and os.path.exists(source)
-    ):  # of pictures, a table forgets how they were read
+    # How pictures were read is not kept.
+    if source and data.get("kind") != "images" and os.path.exists(source):
         return [f"--calibration_data={source}"]
     return [f"--calibration_table={converted}"]
 
