@@ -83,6 +83,8 @@ def pytest_configure(config):
     of `pytest -n` imports TensorFlow, before it collects the tests."""
     # Else each of hundreds of processes compiles the package anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Nor is it set where users are: it hid a full disk below what is still to be written when Python ends.
+    os.environ.pop("PYTHONUNBUFFERED", None)
     sys.dont_write_bytecode = False
     if "PYTEST_XDIST_WORKER" not in os.environ:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

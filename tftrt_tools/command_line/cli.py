@@ -62,12 +62,21 @@ def _main(argv: list[str]) -> int:
             sys.stdout.flush()
             return code
     except errors.Ending as error:
-        return _report(error)
+        code = _report(error)
     except KeyboardInterrupt:
-        return _report(errors.Interrupted())
+        code = _report(errors.Interrupted())
     except BrokenPipeError:
+        code = errors.EXIT_FAILED
+    _drop_what_cannot_be_printed()
+    return code
+
+
+def _drop_what_cannot_be_printed() -> None:
+    """What a full disk or a closed pipe did not take would fail once more when Python ends, with other words and another exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.EXIT_FAILED
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 
@@ -263,10 +264,16 @@ def test_a_stream_that_is_closed_is_an_empty_one(closed, code, says):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", ["--help", "--version", "log --help", "log tests/data/logs/fallback.log.gz"])
-def test_a_full_disk_below_stdout_is_one_line_with_its_mend(words):
+def test_a_full_disk_below_stdout_is_one_line_with_its_mend(words, buffered):
+    """What is buffered fails again when Python ends."""
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m tftrt_tools {words} > /dev/full"], capture_output=True, text=True, cwd=ROOT
+        ["bash", "-c", f"{sys.executable} {'' if buffered else '-u'} -m tftrt_tools {words} > /dev/full"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
     assert done.returncode == 1 and done.stderr.splitlines()[0].endswith("No space left on device"), done.stderr
     assert len(done.stderr.splitlines()) == 2, done.stderr

@@ -288,8 +288,8 @@ def check(options: Options) -> None:
     if options.rounds < least:
         raise errors.UsageError(
             f"--rounds={options.rounds} can show nothing: at least {least} are needed for "
-            f"{terminal.counted(len(options.metrics), 'metric')} and {terminal.counted(options.looks, 'look')}",
-            f"--rounds={least}, or fewer --metrics",
+            f"{terminal.counted(len(options.metrics), 'metric')} and {terminal.counted(options.looks, 'look')} at the rounds",
+            f"--rounds={least}, fewer --metrics, or fewer looks by a smaller --max_rounds",
         )
     if options.max_rounds < options.rounds:
         raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")
