@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
+import re
 import zipfile
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors, op_libraries
 from tftrt_tools.base.process import interpreter, progress
-from tftrt_tools.base.stack import installed
 from tftrt_tools.models.sources.job import keras_code, keras_file
 from tftrt_tools.models.sources.opened import KerasExported, KerasRequest
 
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _NAMED = 8
+# What was raised in a layer; before and behind it Keras says in which.
+_IN_BOLD = re.compile(r"\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
 _OWN_LAYERS = "name your own layers with --custom_objects=module:dict"
 
 
 def job(request: KerasRequest) -> KerasExported:
     """The job opened.export_keras."""
+    _check_legacy()
     source = pathlib.Path(request.source)
     facts = keras_file.read(source)
     # The user's own code may run before the file is looked at: it says which names are the user's.
@@ -41,13 +45,36 @@ def job(request: KerasRequest) -> KerasExported:
         told = errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text))
         raise keras_file.of_another(source, facts.keras) or told from None
     progress.say("exporting the Keras model")
-    if (installed.version_of("keras") or "").startswith("2."):
+    if tf.keras.__version__.startswith("2."):
         tf.saved_model.save(model, request.output)
     else:
-        _save(
-            model, _signature(model) if getattr(model, "inputs", None) else _of_subclass(source, model), request.output
-        )
+        _export(source, model, request.output)
     return KerasExported(class_name=type(model).__name__, parameters=int(model.count_params()))
+
+
+def _export(source: pathlib.Path, model: tf.keras.Model, output: str) -> None:
+    """Save a model of Keras 3. Raises: TftrtError where it cannot be traced."""
+    try:
+        signature = _signature(model) if getattr(model, "inputs", None) else _of_subclass(source, model)
+        _save(model, signature, output)
+    except errors.TftrtError:
+        raise
+    except Exception as error:  # the layers' own code runs here
+        said = _IN_BOLD.findall(str(error)) or [str(error)]
+        raise errors.TftrtError(
+            f"Keras cannot write {source} as a SavedModel: {' '.join(said[-1].split())[:300]}",
+            "a call has to give tensors, or a flat list or dict of them, and layers need plain names; model.export('DIR') says whether "
+            "Keras alone can write it: if so, give DIR",
+        ) from None
+
+
+def _check_legacy() -> None:
+    """Refuse TF_USE_LEGACY_KERAS without tf_keras: each use of tf.keras would end with an ImportError. Raises: TftrtError."""
+    if keras_file.legacy() and not keras_file.ours():
+        raise errors.TftrtError(
+            "TF_USE_LEGACY_KERAS is set: TensorFlow asks for tf_keras, which is not installed",
+            "unset it; tf_keras of TensorFlow's version (`pip install tf_keras~=2.17.0`) reads files of Keras 2",
+        )
 
 
 def _check_names(source: pathlib.Path, facts: keras_file.Facts, own: set[str]) -> None:
@@ -55,7 +82,8 @@ def _check_names(source: pathlib.Path, facts: keras_file.Facts, own: set[str]) -
     told = keras_code.found(facts.config, own)
     if told:
         other = keras_file.of_another(source, facts.keras)
-        if other and all(problem.of_keras for problem in told):
+        # What another major version wrote is not read here, whatever is allowed.
+        if other and (all(problem.of_keras for problem in told) or keras_file.of_another_major(source, facts.keras)):
             raise other
         texts = ", ".join(problem.text for problem in told[:_NAMED]) + (
             f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
@@ -100,19 +128,29 @@ def _save(model: tf.keras.Model, signature: tf.types.experimental.ConcreteFuncti
 def _signature(model: tf.keras.Model) -> tf.types.experimental.ConcreteFunction:
     """The signature of a model of Keras 3 with its names, which Keras 3 does not give to TensorFlow."""
     import tensorflow as tf
+    from keras import tree
 
-    specs = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in model.inputs}
+    # A Sequential does not have the first of these.
+    given = model.input if hasattr(model, "_inputs_struct") else model.inputs[0]
+    inputs = tree.flatten(given)
+    specs = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in inputs}
 
     def serve(feed: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
-        tensors = [feed[spec.name] for spec in model.inputs]
-        outputs = model(tensors[0] if len(tensors) == 1 else tensors, training=False)
-        return (
-            outputs
-            if isinstance(outputs, dict)
-            else dict(zip(_output_names(model), tf.nest.flatten(outputs), strict=True))
-        )
+        packed = tree.pack_sequence_as(given, [feed[spec.name] for spec in inputs])
+        return _named(model, model(packed, training=False))
 
     return tf.function(serve).get_concrete_function(specs)
+
+
+def _named(model: tf.keras.Model, outputs: Any) -> dict[str, tf.Tensor]:
+    """The outputs of a model of Keras 3, flat. A dict keeps its keys; what lies deeper has the keys on its way, joined by "_"."""
+    from keras import tree
+
+    if isinstance(outputs, dict):
+        placed = tree.flatten_with_path(outputs)
+        names = ["_".join(map(str, path)) for path, _ in placed]
+        return dict(zip(_unique(names), (tensor for _, tensor in placed), strict=True))
+    return dict(zip(_output_names(model), tree.flatten(outputs), strict=True))
 
 
 def _of_subclass(source: pathlib.Path, model: tf.keras.Model) -> tf.types.experimental.ConcreteFunction:
@@ -128,15 +166,25 @@ def _of_subclass(source: pathlib.Path, model: tf.keras.Model) -> tf.types.experi
 
 
 def _output_names(model: tf.keras.Model) -> list[str]:
-    """As Keras 2 calls them: after the layers that give them. A Sequential of Keras 3 does not say."""
-    names = getattr(model, "output_names", [model.layers[-1].name])
-    return [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names)]
+    """After the layers that give them, as Keras 2 does. A Sequential of Keras 3 does not say."""
+    return _unique(getattr(model, "output_names", [model.layers[-1].name]))
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """A name that is there several times gets numbers, none of which makes it another name that is there."""
+    taken, found = set(names), []
+    for name in names:
+        if names.count(name) > 1:
+            name = next(one for number in itertools.count() if (one := f"{name}_{number}") not in taken)
+            taken.add(name)
+        found.append(name)
+    return found
 
 
 def _mend(text: str) -> str:
     if "Unknown" in text or "Could not locate class" in text or "custom_objects" in text or "registered" in text:
         return _OWN_LAYERS
-    return f"check that keras.models.load_model accepts it (Keras {installed.version_of('keras')})"
+    return f"check that keras.models.load_model accepts it (Keras {keras_file.ours()})"
 
 
 def _custom_objects(reference: str) -> dict[str, object] | None:

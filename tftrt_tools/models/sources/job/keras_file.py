@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import zipfile
 from typing import IO, TYPE_CHECKING
@@ -139,9 +140,26 @@ def _without_architecture(path: pathlib.Path, file: h5py.File) -> errors.TftrtEr
 
 def _check_version(path: pathlib.Path, written_by: str) -> None:
     """Keras 3 names layers, shapes and types in ways that Keras 2 does not know: no file of it can be loaded. Raises: TftrtError."""
-    written, ours = releases.minor(written_by), releases.minor(installed.version_of("keras"))
-    if written and ours and written[0] > ours[0]:
+    written, here = releases.minor(written_by), releases.minor(ours())
+    if written and here and written[0] > here[0]:
         raise _of_another(path, written_by)
+
+
+def legacy() -> bool:
+    """Whether the user wants tf.keras to be tf_keras, which is Keras 2, where TensorFlow has Keras 3."""
+    asked = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
+    return asked and not (installed.version_of("keras") or "").startswith("2.")
+
+
+def ours() -> str:
+    """The version of the Keras that reads files here, "" for none."""
+    return installed.version_of("tf_keras" if legacy() else "keras") or ""
+
+
+def of_another_major(path: pathlib.Path, written_by: str) -> bool:
+    """Whether no consent helps: an archive of another major version is not read. HDF5 of Keras 2 may be."""
+    written, here = releases.minor(written_by), releases.minor(ours())
+    return bool(is_archive(path) and written and here and written[0] != here[0])
 
 
 def of_another(path: pathlib.Path, written_by: str) -> errors.TftrtError | None:
@@ -149,8 +167,8 @@ def of_another(path: pathlib.Path, written_by: str) -> errors.TftrtError | None:
 
     Args: written_by: Facts.keras. Returns: None where this Keras wrote the file, or an older one of the same major version.
     """
-    written, ours = releases.minor(written_by), releases.minor(installed.version_of("keras"))
-    if not written or not ours or written == ours or (written[0] == ours[0] and written < ours):
+    written, here = releases.minor(written_by), releases.minor(ours())
+    if not written or not here or written == here or (written[0] == here[0] and written < here):
         return None
     return _of_another(path, written_by)
 
@@ -164,6 +182,5 @@ def _of_another(path: pathlib.Path, written_by: str) -> errors.TftrtError:
             "file, run `tftrt export` there (the extra `export-tensorflow`)"
         )
     return errors.TftrtError(
-        f"{path} was written by Keras {written_by}; this Keras is {installed.version_of('keras')}, which cannot read it",
-        mend,
+        f"{path} was written by Keras {written_by}; this Keras is {ours()}, which cannot read it", mend
     )

@@ -51,7 +51,8 @@ OBJECTS = frozenset(
     TopKCategoricalAccuracy TrueNegatives TruePositives Adadelta Adafactor Adagrad Adam AdamW Adamax Ftrl Lamb Lion LossScaleOptimizer
     LossScaleOptimizerV3 Muon Nadam RMSprop SGD CosineDecay CosineDecayRestarts ExponentialDecay InverseTimeDecay
     PiecewiseConstantDecay PolynomialDecay DTypePolicy DTypePolicyMap FloatDTypePolicy Policy QuantizedDTypePolicy
-    QuantizedFloat8DTypePolicy SeedGenerator DynamicLossScale CategoricalGeneralizedCrossEntropy STFTInitializer
+    QuantizedFloat8DTypePolicy SeedGenerator DynamicLossScale CategoricalGeneralizedCrossEntropy STFTInitializer AbsMaxQuantizer
+    Float8QuantizationConfig Int4QuantizationConfig Int8QuantizationConfig
 """.split()
 )
 
