@@ -614,6 +614,44 @@ def test_tensorrt_that_no_folder_of_the_loader_has_is_linked_where_tensorflow_lo
     }
 
 
+@pytest.mark.parametrize("needs", ["libcublas.so.11", "libnvinfer.so.10"])
+def test_a_library_of_another_stack_is_replaced_and_no_wheel_brings_what_it_needs(needs, living, monkeypatch, tmp_path):
+    """The plugin library of TensorRT 8.5, or 10, under the name of 8.6.1's."""
+    monkeypatch.setattr(libraries, "_usual_folders", lambda: [])
+    facts_of = living(8, 6, 1)
+    error = f"{needs}: cannot open shared object file: No such file or directory"
+    path = f"{facts_of.tensorflow.folder}/libnvinfer_plugin.so.8.6.1"
+    plugin = library("libnvinfer_plugin.so.8.6.1", "convert", path=path, error=error)
+    refused = problems.in_conversion(
+        dataclasses.replace(
+            facts_of,
+            asked={**facts_of.asked, "tensorrt": {"built": True, "loads": False}},
+            libraries=(*facts_of.libraries, plugin),
+        )
+    )
+    assert refused.cause.startswith(
+        f"{path} needs {needs}: it was built for other libraries than TensorFlow 2.17.1 has"
+    )
+    assert "pip install nvidia" not in refused.mend and LIBS in refused.mend
+
+
+def test_the_builder_is_looked_for_where_the_link_is(tmp_path):
+    """The loader takes what a library opens from the folder of the link to it."""
+    package, links = tmp_path / "tensorrt_libs", tmp_path / "tensorflow"
+    for folder in (package, links):
+        folder.mkdir()
+    resource = "libnvinfer_builder_resource.so.8.6.0"
+    for name in ("libnvinfer.so.8", resource):
+        (package / name).touch()
+    (links / "libnvinfer.so.8.6.1").symlink_to(package / "libnvinfer.so.8")
+    nvinfer = library("libnvinfer.so.8.6.1", "convert", path=str(links / "libnvinfer.so.8.6.1"), version="8.6.0")
+    (builder,) = facts._builder([nvinfer])
+    assert builder.path is None and "is not beside" in builder.error
+    (links / resource).symlink_to(package / resource)
+    (builder,) = facts._builder([nvinfer])
+    assert builder.path == str(links / resource) and not builder.error
+
+
 @pytest.fixture
 def container(on_a_gpu):
     """The facts of NVIDIA's container 25.02 as its lists of packages have it; it was not run."""

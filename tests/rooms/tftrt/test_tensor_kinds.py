@@ -3,7 +3,9 @@
 import pytest
 import tensorflow as tf
 
+from tests.command_line import assert_clear
 from tests.prepared_models import save
+from tftrt_tools.models.savedmodel.job import protos
 from tftrt_tools.tftrt.conversion.job import planner
 from tftrt_tools.tftrt.conversion.settings import Settings
 
@@ -23,6 +25,7 @@ KINDS = {
         "is a variant",
         "the tensors that it holds",
     ),
+    "float8": (lambda x: tf.cast(x, tf.dtypes.experimental.float8_e5m2), "is of float8_e5m2", "tf.cast"),
 }
 
 
@@ -59,6 +62,14 @@ def test_the_check_of_inspect_says_no_and_a_conversion_names_it(kind, tmp_path, 
     assert tftrt("inspect", path).returncode == 0
     done = tftrt("convert", path, tmp_path / "converted", "--precision=FP16")
     assert done.returncode == 0 and f"output 'odd' {said}" in done.stdout and mend in done.stdout, done.stderr
+
+
+def test_a_type_that_this_tensorflow_does_not_know_is_told(tmp_path, tftrt):
+    path = save(tf.function(lambda x: {"y": tf.nn.relu(x)}, input_signature=[X]), tmp_path / "m")
+    proto = protos.read(path)
+    proto.meta_graphs[0].signature_def["serving_default"].outputs["y"].dtype = 99
+    (path / "saved_model.pb").write_bytes(proto.SerializeToString())
+    assert_clear(tftrt("verify", path, path), 1, "output 'y' is of a type that this TensorFlow does not know")
 
 
 def test_a_sparse_input_is_named(tmp_path, tftrt):

@@ -171,7 +171,8 @@ def _builder(loaded: Sequence[libraries.Library]) -> tuple[libraries.Library, ..
     if not (8, 4) <= tuple(map(int, nvinfer.version.split(".")))[:2] < (9, 0):
         return ()
     name = f"libnvinfer_builder_resource.so.{nvinfer.version}"
-    folders = libraries.from_environment() + [os.path.dirname(os.path.realpath(nvinfer.path))]
+    # The folder that the loader took it from, which may be a link: what it opens is looked for there.
+    folders = [*libraries.from_environment(), os.path.dirname(nvinfer.path)]
     path = libraries.find(name, folders)
     return (
         libraries.Library(

@@ -235,10 +235,26 @@ def _in_library(facts: Facts, library: libraries.Library) -> Problem:
     tensorflow, absent = _tensorflow(facts), _ABSENT.search(library.error)
     if absent and absent[1] == library.name:
         return _absent(library.name, tensorflow)
+    path = library.path or libraries.find(library.name, libraries.loader_path(tensorflow))
+    if absent and _of_another_major(absent[1], tensorflow):
+        return Problem(
+            f"{path or library.name} needs {absent[1]}: it was built for other libraries than {tensorflow.name} has",
+            mends.wrong(library.name, path, tensorflow),
+        )
     if absent:
         return Problem(f"{library.name} needs {absent[1]}, which is not found", mends.missing(absent[1], tensorflow))
-    path = library.path or libraries.find(library.name, libraries.loader_path(tensorflow))
     return Problem(f"{path or library.name}: {_short(library.error)}", mends.wrong(library.name, path, tensorflow))
+
+
+def _of_another_major(name: str, tensorflow: TensorFlow) -> bool:
+    """Whether TensorFlow needs another major version of a library: that of CUDA 12 where something asks for CUDA 11's."""
+    majors = {
+        libraries.stem(one): _numbers(one.partition(".so.")[2])[:1]
+        for one, _ in libraries.needed(tensorflow)
+        if ".so." in one
+    }
+    wanted, asked = majors.get(libraries.stem(name)), _numbers(name.partition(".so.")[2])[:1]
+    return bool(wanted and asked and wanted != asked)
 
 
 def _absent(name: str, tensorflow: TensorFlow, what: str = "") -> Problem:

@@ -1,5 +1,5 @@
-"""Inputs and outputs of signatures that are no dense tensors. A request and an answer hold dense tensors alone, and so does an array.
-No TensorFlow here."""
+"""Inputs and outputs of signatures that are no dense tensors, or of a type that no array has. A request and an answer hold dense tensors
+alone, and so does an array. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 
 # {kind, an InputSpec's dtype: (what an output of it is, what makes it dense)}.
 RAGGED, SPARSE, SLICES, OPTIONAL, OTHER = "ragged", "sparse", "indexed slices", "optional", "composite"
+UNKNOWN = "unknown type"
+# Types of fewer than 16 bits, but for int8 and uint8.
+_NARROW = ("int2", "uint2", "int4", "uint4", "float8_e5m2", "float8_e4m3fn", "float4_e2m1fn")
 _OUTPUTS = {
     RAGGED: ("a ragged tensor", "give .to_tensor() of it"),
     SPARSE: ("a sparse tensor", "give tf.sparse.to_dense of it"),
@@ -19,6 +22,8 @@ _OUTPUTS = {
     "variant": ("a variant", "give the tensors that it holds"),
     "resource": ("a resource", "give the value that it holds"),
     OTHER: ("several tensors under one name", "give each of them a name of its own"),
+    **{name: (f"of {name}, which no file of NumPy holds", "give tf.cast of it to int8 or float16") for name in _NARROW},
+    UNKNOWN: ("of a type that this TensorFlow does not know", "give tf.cast of it to another type"),
 }
 # The words of TypeSpecProto.type_spec_class_name.
 _CLASSES = {
@@ -45,15 +50,17 @@ def findings(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[Inpu
             yield Finding(
                 signature,
                 f"input {spec.name!r} is {_OUTPUTS[spec.dtype][0]}: no request holds it",
-                "let the signature take its parts as dense tensors (values, indices, shape), and export it again",
+                "let the signature take dense tensors (values, indices, shape) of other types, and export it again",
             )
 
 
 def no_array(output: str, kind: str) -> errors.TftrtError:
     """The error for an output of such a kind."""
     what, mend = _OUTPUTS.get(kind, _OUTPUTS[OTHER])
+    dense = kind in _NARROW or kind == UNKNOWN
     return errors.TftrtError(
-        f"output {output!r} is {what}: no server answers with it, and no array holds it",
+        f"output {output!r} is {what}: "
+        + ("it cannot be compared" if dense else "no server answers with it, and no array holds it"),
         f"{mend} in the model, and export it again",
     )
 

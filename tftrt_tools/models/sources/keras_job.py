@@ -45,7 +45,7 @@ def job(request: KerasRequest) -> KerasExported:
         told = errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text))
         raise keras_file.of_another(source, facts.keras) or told from None
     progress.say("exporting the Keras model")
-    if tf.keras.__version__.startswith("2."):
+    if keras_file.ours().startswith("2."):
         tf.saved_model.save(model, request.output)
     else:
         _export(source, model, request.output)

@@ -206,6 +206,6 @@ def headline(profile: Profile) -> list[str]:
     if covered:
         precision = profile.settings.get("precision_mode")
         lines.append("; ".join(covered) + (f"; asked for {precision}" if precision else ""))
-        if not gpu and not profile.of_a_plan:
+        if not gpu and any(signature.engines for signature in profile.signatures):
             lines.append("no engine ran: without a GPU engine ops run as TensorFlow ops")
     return lines

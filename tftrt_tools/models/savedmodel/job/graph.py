@@ -139,6 +139,8 @@ def _tensors(node: node_def_pb2.NodeDef, types: str, shapes: str) -> tuple[Tenso
 
 def dtype_name(number: int) -> str:
     """NumPy's name of a DataType number ("string" and "resource" included)."""
+    if number not in types_pb2.DataType.values():
+        return tensor_kinds.UNKNOWN
     name = types_pb2.DataType.Name(number).removeprefix("DT_").lower()
     result: str = {"float": "float32", "double": "float64", "half": "float16"}.get(name, name)
     return result
