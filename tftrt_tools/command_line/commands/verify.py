@@ -40,6 +40,7 @@ from absl import flags
 from tftrt_tools.base import errors, terminal
 from tftrt_tools.base.process import progress
 from tftrt_tools.command_line.commands import (
+    _calibration_flags,
     _calling,
     _data_flags,
     _flags,
@@ -50,6 +51,7 @@ from tftrt_tools.command_line.commands import (
     _tensors,
 )
 from tftrt_tools.models.execution import kernels
+from tftrt_tools.models.inputs import find
 from tftrt_tools.models.savedmodel import signatures
 
 if TYPE_CHECKING:
@@ -273,19 +275,23 @@ def _study(done: Verification, values: flags.FlagValues, original: str, converte
 
 
 def _ranges(converted: str) -> list[str]:
-    """Where a model's INT8 ranges came from: its data if they are still there, with which `sensitivity` tries every calibration method, or
-    else its table. By default the rows that are scored would give the ranges."""
+    """Where a model's INT8 ranges came from. By default the rows that are scored would give them.
+
+    With its data, `sensitivity` tries every calibration method; with its table, none. The flags of its conversion say how the data are
+    read; but for pictures, whose flags are those of the scored rows here.
+    """
     from tftrt_tools.models.savedmodel import passport
 
-    calibration = _next.document(converted, passport.CALIBRATION)
-    if calibration is None:
+    if _next.document(converted, passport.CALIBRATION) is None:
         return []
-    data = calibration.get("data") or {}
-    source = str(data.get("source") or "")
-    # How pictures were read is not kept.
-    if source and data.get("kind") != "images" and os.path.exists(source):
-        return [f"--calibration_data={source}"]
-    return [f"--calibration_table={converted}"]
+    kept = passport.folder(converted) / passport.FLAGS
+    lines = kept.read_text(errors="replace").splitlines() if kept.is_file() else []
+    said = dict(line.removeprefix("--").partition("=")[::2] for line in lines if line.startswith("--"))
+    data = said.get("calibration_data", "")
+    if not os.path.exists(data) or find.find(data, "--calibration_data").kind == "images":
+        return [f"--calibration_table={converted}"]
+    taken = {*_calibration_flags.names(), *_calibration_flags.METHOD}
+    return [f"--{name}={value}" for name, value in said.items() if name in taken]
 
 
 def _on_gpu(values: flags.FlagValues, original: str, converted: str, manifest: Mapping[str, Any] | None) -> list[str]:
