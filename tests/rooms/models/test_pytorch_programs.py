@@ -16,6 +16,7 @@ from tftrt_tools.base.files import archives
 from tftrt_tools.command_line import cli
 from tftrt_tools.models.kinds import table
 from tftrt_tools.models.kinds.pytorch import program
+from tftrt_tools.models.savedmodel.shapes import InputSpec
 from tftrt_tools.models.sources import kinds
 from tftrt_tools.models.sources.source import Source
 
@@ -183,6 +184,13 @@ def test_what_a_program_says_of_itself(tmp_path, capsys):
 )
 def test_names_of_outputs(outputs, names):
     assert program._output_names(outputs) == names
+
+
+def test_two_outputs_of_one_name_are_refused():
+    joined = program._output_names(tree("dict", [LEAF, tree("dict", [LEAF], ["b"])], ["a_b", "a"]))
+    with pytest.raises(errors.TftrtError, match="two outputs of the program are called 'a_b'"):
+        program._check_names("outputs", [InputSpec(name, "float32", None) for name in joined])
+    program._check_names("outputs", [InputSpec(name, "float32", None) for name in ("a", "b")])
 
 
 def test_names_of_arguments():

@@ -323,6 +323,8 @@ def _program(model: Mapping[str, Any]) -> Program:
         _spec(f"output {name!r}", name, argument, values)
         for name, argument in zip(_output_names(documents.parse(call["out_spec"])[1]), given, strict=True)
     ]
+    _check_names("inputs", inputs)
+    _check_names("outputs", outputs)
     named = {
         entry["arg"]["name"]
         for spec in signature["input_specs"]
@@ -353,6 +355,15 @@ def _program(model: Mapping[str, Any]) -> Program:
         training=tuple(sorted(training)),
         devices=frozenset(value["device"]["type"] for value in values.values()),
     )
+
+
+def _check_names(what: str, specs: Sequence[InputSpec]) -> None:
+    """Refuse two of one name, of which one would be lost: {"a_b": …} beside {"a": {"b": …}}. Raises: TftrtError."""
+    names = [spec.name for spec in specs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise errors.TftrtError(
+            f"two {what} of the program are called {twice!r}: keys within keys are joined by _", "name one otherwise"
+        )
 
 
 def _spec(what: str, name: str, argument: Mapping[str, Any], values: Mapping[str, Any]) -> InputSpec:
