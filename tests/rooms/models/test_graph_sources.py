@@ -223,6 +223,9 @@ def test_flags_are_read():
         "--inputs=a=1x2,b",
         "--outputs=c:1",
     ]
+    found = tensors.keys(list(tensors.parse("outputs", ("sp:1", "sp_1", "a/y", "y:0"))))
+    assert found == ["sp_1_0", "sp_1_1", "a_y", "y"] and len(set(found)) == 4
+    assert tensors.unique(["a", "a", "a_1", "a_0", "b"]) == ["a_2", "a_3", "a_1", "a_0", "b"]
 
 
 def test_flags_of_graphs_have_no_effect_on_what_has_signatures(tmp_path, capsys):

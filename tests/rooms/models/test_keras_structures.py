@@ -73,11 +73,6 @@ def test_no_output_is_lost_and_each_is_that_of_keras(made, tmp_path):
         np.testing.assert_allclose(answers[name], one, rtol=1e-5, atol=1e-5)
 
 
-def test_numbers_never_make_the_name_of_another():
-    assert keras_job._unique(["a", "a", "a_1", "a_0", "b"]) == ["a_2", "a_3", "a_1", "a_0", "b"]
-    assert keras_job._unique(["a", "b"]) == ["a", "b"]
-
-
 class Nested(keras.Model):
     """Its outputs lie in each other, which no signature holds."""
 

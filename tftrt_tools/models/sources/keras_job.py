@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import pathlib
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors, op_libraries
 from tftrt_tools.base.process import interpreter, progress
+from tftrt_tools.models.sources import tensors
 from tftrt_tools.models.sources.job import keras_code, keras_file
 from tftrt_tools.models.sources.opened import KerasExported, KerasRequest
 
@@ -149,7 +149,7 @@ def _named(model: tf.keras.Model, outputs: Any) -> dict[str, tf.Tensor]:
     if isinstance(outputs, dict):
         placed = tree.flatten_with_path(outputs)
         names = ["_".join(map(str, path)) for path, _ in placed]
-        return dict(zip(_unique(names), (tensor for _, tensor in placed), strict=True))
+        return dict(zip(tensors.unique(names), (tensor for _, tensor in placed), strict=True))
     return dict(zip(_output_names(model), tree.flatten(outputs), strict=True))
 
 
@@ -167,18 +167,7 @@ def _of_subclass(source: pathlib.Path, model: tf.keras.Model) -> tf.types.experi
 
 def _output_names(model: tf.keras.Model) -> list[str]:
     """After the layers that give them, as Keras 2 does. A Sequential of Keras 3 does not say."""
-    return _unique(getattr(model, "output_names", [model.layers[-1].name]))
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """A name that is there several times gets numbers, none of which makes it another name that is there."""
-    taken, found = set(names), []
-    for name in names:
-        if names.count(name) > 1:
-            name = next(one for number in itertools.count() if (one := f"{name}_{number}") not in taken)
-            taken.add(name)
-        found.append(name)
-    return found
+    return tensors.unique(getattr(model, "output_names", [model.layers[-1].name]))
 
 
 def _mend(text: str) -> str:

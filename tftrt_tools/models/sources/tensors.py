@@ -1,7 +1,9 @@
 """Tensors of a graph as --inputs and --outputs name them. No TensorFlow here."""
 
 import dataclasses
+import itertools
 import re
+from collections.abc import Sequence
 
 from tftrt_tools.base import errors
 
@@ -30,15 +32,29 @@ class Tensor:
 
 
 def keys(tensors: list[Tensor]) -> list[str]:
-    """Their names in a signature: the last part of the node's name, or the whole name if two end alike, with the port if it is not 0.
+    """Their names in a signature: the last part of the node's name, or the whole name if two end alike, with the port if it is not 0; all
+    different, as `unique` makes them.
 
     They have no slashes, because a slash separates a signature from its input in --shapes, --data and --thresholds.
     """
     ends = [_with_port(tensor, tensor.node.rpartition("/")[2]) for tensor in tensors]
-    return [
-        end if ends.count(end) == 1 else _with_port(tensor, tensor.node.replace("/", "_"))
-        for tensor, end in zip(tensors, ends, strict=True)
-    ]
+    return unique(
+        [
+            end if ends.count(end) == 1 else _with_port(tensor, tensor.node.replace("/", "_"))
+            for tensor, end in zip(tensors, ends, strict=True)
+        ]
+    )
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """A name that is there several times gets numbers, none of which makes it another name that is there."""
+    taken, found = set(names), []
+    for name in names:
+        if names.count(name) > 1:
+            name = next(one for number in itertools.count() if (one := f"{name}_{number}") not in taken)
+            taken.add(name)
+        found.append(name)
+    return found
 
 
 def _with_port(tensor: Tensor, name: str) -> str:
