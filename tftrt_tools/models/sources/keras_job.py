@@ -73,7 +73,7 @@ def _check_legacy() -> None:
     if keras_file.legacy() and not keras_file.ours():
         raise errors.TftrtError(
             "TF_USE_LEGACY_KERAS is set: TensorFlow asks for tf_keras, which is not installed",
-            "unset it; tf_keras of TensorFlow's version (`pip install tf_keras~=2.17.0`) reads files of Keras 2",
+            "unset it: Keras 3 reads the .h5 files of Keras 2, too",
         )
 
 
