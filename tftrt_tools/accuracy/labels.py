@@ -64,6 +64,10 @@ class Labels:
         numbers = not self.boxes and array.dtype.kind in "iubf" and array.ndim > 1 and array.shape[-1] > 1
         return bool(numbers and np.all((array == 0) | (array == 1)) and np.all(array.sum(axis=-1) == 1))
 
+    def shaped_as(self, answer: npt.NDArray[Any]) -> bool:
+        """Whether labels and answers have the same shape, but for the rows and for axes of one."""
+        return _without_ones(self.array.shape[1:]) == _without_ones(answer.shape[1:])
+
     def of(self, start: int, rows: int) -> "Labels":
         """The labels of some rows."""
         if not self.flat:

@@ -101,7 +101,7 @@ def _not_one_hot(
     flag: str,
 ) -> Target:
     """The target. Raises: UsageError for one-hot labels of an output that holds classes: as values, tags or masks they give no top-1."""
-    if target.name in classes and labels.one_hot and first[target.signature][target.output].ndim == labels.array.ndim:
+    if target.name in classes and labels.one_hot and labels.shaped_as(first[target.signature][target.output]):
         raise errors.UsageError(
             f"--labels: each row of {_text(labels)} is one-hot, and {target.name} holds classes",
             f"give the number of each row's class (np.argmax(labels, axis=-1)), or name another output with {flag}",

@@ -243,8 +243,10 @@ def from_os_error(error: OSError) -> TftrtError:
         errno.ENAMETOOLONG: "choose a shorter path",
     }
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
-    reason = error.strerror or str(error)
-    return TftrtError(f"{names}: {reason}" if names else reason, mends.get(error.errno or 0, ""))
+    reason, mend = error.strerror or str(error), mends.get(error.errno or 0, "")
+    if not names:  # stdout, say, which has no target
+        return TftrtError(reason, mend.partition("; the target")[0])
+    return TftrtError(f"{names}: {reason}", mend)
 
 
 def from_encode_error(error: UnicodeEncodeError) -> UsageError | None:

@@ -141,9 +141,10 @@ def _run(name: str, argv: list[str]) -> int:
 
 
 def _report(error: errors.Ending) -> int:
-    print(f"tftrt: error: {error.cause}", file=sys.stderr)
-    if error.mend:
-        print(f"  {error.mend}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the exit code says it where stderr takes nothing
+        print(f"tftrt: error: {error.cause}", file=sys.stderr)
+        if error.mend:
+            print(f"  {error.mend}", file=sys.stderr)
     return error.exit_code
 
 

@@ -443,7 +443,7 @@ def test_the_output_that_labels_speak_of_is_named_or_found():
 def test_one_hot_labels_of_classes_are_refused_and_tags_and_values_are_not():
     first = {"s": {"a": np.full((4, 3), 1 / 3, np.float32)}}
     one_hot = np.eye(3)[[0, 1, 2, 0]]
-    for array in (one_hot, one_hot.astype(int), one_hot.astype(bool)):
+    for array in (one_hot, one_hot.astype(int), one_hot.astype(bool), one_hot[:, None]):
         with pytest.raises(errors.UsageError, match="is one-hot, and s/a holds classes") as raised:
             truth.find(Labels({"": array}), first, {}, ["s/a"], "", "--label_output")
         assert "np.argmax" in raised.value.mend

@@ -279,6 +279,11 @@ def test_a_full_disk_below_stdout_is_one_line_with_its_mend(words, buffered):
     assert len(done.stderr.splitlines()) == 2, done.stderr
 
 
+def test_where_stderr_takes_nothing_the_exit_code_is_that_of_the_error():
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tftrt_tools nosuch 2> /dev/full"], check=False, cwd=ROOT)
+    assert done.returncode == errors.EXIT_USAGE
+
+
 @pytest.mark.parametrize("command", ["convert", "bench", "doctor"])
 def test_help_of_a_command_is_asked_for_in_both_ways(command, tftrt):
     assert tftrt("help", command).stdout == tftrt(command, "--help").stdout

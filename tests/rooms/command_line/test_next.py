@@ -189,6 +189,10 @@ def test_the_lines_lead_on_from_rows_and_ranges(way, zoo_model, images):
         ((words,),) = shown_by(done.stdout)
         assert set(ranges) <= set(words)
         assert way.follow(*words) == ["sensitivity", "convert"] and way.ran[-1][2] == f"my model_int8_{number}"
+    (way.folder / "the calibration.npz").unlink()
+    (way.folder / "the calibration.npz").mkdir()  # what lies there now is no data
+    done = run_tftrt("verify", "my model", "own", *missed[2:], cwd=way.folder)
+    assert done.returncode == errors.EXIT_CHECK and "--calibration_table=own" in done.stdout, done.stderr
 
 
 @pytest.mark.slow

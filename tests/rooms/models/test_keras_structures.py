@@ -42,6 +42,19 @@ def list_of_one():
     return keras.Model([x], [L.Dense(3, name="y")(x)])
 
 
+def two_outputs_at_the_end():
+    """Keras 3 does not say what they are called."""
+    x = L.Input((6,), name="x")
+    return keras.Sequential(
+        [x, L.Dense(4), keras.Model(i := L.Input((4,)), [L.Dense(2)(i), L.Dense(3)(i)], name="last")]
+    )
+
+
+def slashes_in_keys():
+    x = L.Input((6,), name="x")
+    return keras.Model(x, {"a/b": L.Dense(2)(x), "c": L.Dense(3)(x)})
+
+
 def sequential():
     return keras.Sequential([L.Input((6,), name="x"), L.Dense(3, name="y")])
 
@@ -53,6 +66,8 @@ NAMES = {
     structures_in_a_dict: ["o_p", "q_0", "q_1"],
     list_of_one: ["y"],
     sequential: ["y"],
+    two_outputs_at_the_end: ["last_0", "last_1"],
+    slashes_in_keys: ["a_b", "c"],
 }
 
 

@@ -72,6 +72,15 @@ def test_a_type_that_this_tensorflow_does_not_know_is_told(tmp_path, tftrt):
     assert_clear(tftrt("verify", path, path), 1, "output 'y' is of a type that this TensorFlow does not know")
 
 
+@pytest.mark.parametrize("dtype", [tf.qint8, tf.dtypes.experimental.float8_e5m2])
+def test_an_input_of_a_type_that_no_array_has_is_told(dtype, tmp_path, tftrt):
+    path = save(
+        tf.function(lambda x: {"y": tf.identity(x)}, input_signature=[tf.TensorSpec((None, 4), dtype, name="x")]),
+        tmp_path / "m",
+    )
+    assert_clear(tftrt("verify", path, path), 1, f"is of {dtype.name}")
+
+
 def test_a_sparse_input_is_named(tmp_path, tftrt):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         x = tf.compat.v1.sparse_placeholder(tf.float32, (None, 4), name="x")

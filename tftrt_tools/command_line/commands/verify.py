@@ -30,6 +30,7 @@ examples:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -287,11 +288,17 @@ def _ranges(converted: str) -> list[str]:
     kept = passport.folder(converted) / passport.FLAGS
     lines = kept.read_text(errors="replace").splitlines() if kept.is_file() else []
     said = dict(line.removeprefix("--").partition("=")[::2] for line in lines if line.startswith("--"))
-    data = said.get("calibration_data", "")
-    if not os.path.exists(data) or find.find(data, "--calibration_data").kind == "images":
+    if _kind_of(said.get("calibration_data", "")) in ("", "images"):
         return [f"--calibration_table={converted}"]
     taken = {*_calibration_flags.names(), *_calibration_flags.METHOD}
     return [f"--{name}={value}" for name, value in said.items() if name in taken]
+
+
+def _kind_of(data: str) -> str:
+    """The kind of data of --calibration_data, "" where they are gone or have changed."""
+    with contextlib.suppress(errors.UsageError):
+        return find.find(data, "--calibration_data").kind if os.path.exists(data) else ""
+    return ""
 
 
 def _on_gpu(values: flags.FlagValues, original: str, converted: str, manifest: Mapping[str, Any] | None) -> list[str]:

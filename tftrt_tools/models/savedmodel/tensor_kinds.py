@@ -12,8 +12,11 @@ from tftrt_tools.models.savedmodel.shapes import InputSpec
 # {kind, an InputSpec's dtype: (what an output of it is, what makes it dense)}.
 RAGGED, SPARSE, SLICES, OPTIONAL, OTHER = "ragged", "sparse", "indexed slices", "optional", "composite"
 UNKNOWN = "unknown type"
-# Types of fewer than 16 bits, but for int8 and uint8.
+# Types that TensorFlow has and NumPy's files have not.
 _NARROW = ("int2", "uint2", "int4", "uint4", "float8_e5m2", "float8_e4m3fn", "float4_e2m1fn")
+_TYPES = (*_NARROW, UNKNOWN)
+# As outputs these come as integers, and as inputs nothing makes them.
+_QUANTIZED = ("qint8", "quint8", "qint16", "quint16", "qint32")
 _OUTPUTS = {
     RAGGED: ("a ragged tensor", "give .to_tensor() of it"),
     SPARSE: ("a sparse tensor", "give tf.sparse.to_dense of it"),
@@ -46,21 +49,29 @@ def findings(signature: str, inputs: Iterable[InputSpec], outputs: Iterable[Inpu
             told = no_array(output.name, output.dtype)
             yield Finding(signature, told.cause, told.mend)
     for spec in inputs:
-        if spec.dtype in _OUTPUTS:
+        if spec.dtype in _TYPES or spec.dtype in _QUANTIZED:
+            what = (
+                _OUTPUTS[spec.dtype][0] if spec.dtype in _OUTPUTS else f"of {spec.dtype}, which no array of NumPy holds"
+            )
+            yield Finding(
+                signature,
+                f"input {spec.name!r} is {what}",
+                "let the signature take int8 or float16 and cast inside, and export it again",
+            )
+        elif spec.dtype in _OUTPUTS:
             yield Finding(
                 signature,
                 f"input {spec.name!r} is {_OUTPUTS[spec.dtype][0]}: no request holds it",
-                "let the signature take dense tensors (values, indices, shape) of other types, and export it again",
+                "let the signature take its parts as dense tensors (values, indices, shape), and export it again",
             )
 
 
 def no_array(output: str, kind: str) -> errors.TftrtError:
     """The error for an output of such a kind."""
     what, mend = _OUTPUTS.get(kind, _OUTPUTS[OTHER])
-    dense = kind in _NARROW or kind == UNKNOWN
     return errors.TftrtError(
         f"output {output!r} is {what}: "
-        + ("it cannot be compared" if dense else "no server answers with it, and no array holds it"),
+        + ("it cannot be compared" if kind in _TYPES else "no server answers with it, and no array holds it"),
         f"{mend} in the model, and export it again",
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tftrt_tools.base import errors, op_libraries
@@ -45,26 +46,35 @@ def job(request: KerasRequest) -> KerasExported:
         told = errors.TftrtError(f"Keras cannot load {source}: {text[:300]}", _mend(text))
         raise keras_file.of_another(source, facts.keras) or told from None
     progress.say("exporting the Keras model")
-    if keras_file.ours().startswith("2."):
-        tf.saved_model.save(model, request.output)
-    else:
-        _export(source, model, request.output)
+    with _told(source):
+        if keras_file.ours().startswith("2."):
+            tf.saved_model.save(model, request.output)
+        else:
+            signature = _signature(model) if getattr(model, "inputs", None) else _of_subclass(source, model)
+            _save(model, signature, request.output)
     return KerasExported(class_name=type(model).__name__, parameters=int(model.count_params()))
 
 
-def _export(source: pathlib.Path, model: tf.keras.Model, output: str) -> None:
-    """Save a model of Keras 3. Raises: TftrtError where it cannot be traced."""
+@contextlib.contextmanager
+def _told(source: pathlib.Path) -> Iterator[None]:
+    """Raise TftrtError where a model cannot be traced and saved: the layers' own code runs then."""
+    import tensorflow as tf
+
     try:
-        signature = _signature(model) if getattr(model, "inputs", None) else _of_subclass(source, model)
-        _save(model, signature, output)
-    except errors.TftrtError:
+        yield
+    except (errors.TftrtError, OSError):
         raise
-    except Exception as error:  # the layers' own code runs here
+    except tf.errors.OpError as error:
+        raise errors.TftrtError(
+            f"{source} was not written as a SavedModel: {errors.first_line(error.message)}",
+            "free space for temporary files, or name another place with TMPDIR",
+        ) from None
+    except Exception as error:
         said = _IN_BOLD.findall(str(error)) or [str(error)]
         raise errors.TftrtError(
             f"Keras cannot write {source} as a SavedModel: {' '.join(said[-1].split())[:300]}",
-            "a call has to give tensors, or a flat list or dict of them, and layers need plain names; model.export('DIR') says whether "
-            "Keras alone can write it: if so, give DIR",
+            "a call has to give tensors, or a flat list or dict of them; layers and inputs need plain names that differ; "
+            "model.export('DIR') says whether Keras alone can write it: if so, give DIR",
         ) from None
 
 
@@ -135,22 +145,26 @@ def _signature(model: tf.keras.Model) -> tf.types.experimental.ConcreteFunction:
     inputs = tree.flatten(given)
     specs = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in inputs}
 
+    named: Callable[[Any, Any], dict[str, Any]] = tf.autograph.experimental.do_not_convert(_named)
+
     def serve(feed: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         packed = tree.pack_sequence_as(given, [feed[spec.name] for spec in inputs])
-        return _named(model, model(packed, training=False))
+        return named(model, model(packed, training=False))
 
     return tf.function(serve).get_concrete_function(specs)
 
 
 def _named(model: tf.keras.Model, outputs: Any) -> dict[str, tf.Tensor]:
-    """The outputs of a model of Keras 3, flat. A dict keeps its keys; what lies deeper has the keys on its way, joined by "_"."""
+    """The outputs of a model of Keras 3, flat and with names that differ. Those of a dict are called after the keys on their way, joined by
+    "_"; a slash would separate a signature from its output."""
     from keras import tree
 
     if isinstance(outputs, dict):
         placed = tree.flatten_with_path(outputs)
-        names = ["_".join(map(str, path)) for path, _ in placed]
+        names = ["_".join(map(str, path)).replace("/", "_") for path, _ in placed]
         return dict(zip(tensors.unique(names), (tensor for _, tensor in placed), strict=True))
-    return dict(zip(_output_names(model), tree.flatten(outputs), strict=True))
+    flat = tree.flatten(outputs)
+    return dict(zip(_output_names(model, len(flat)), flat, strict=True))
 
 
 def _of_subclass(source: pathlib.Path, model: tf.keras.Model) -> tf.types.experimental.ConcreteFunction:
@@ -165,9 +179,10 @@ def _of_subclass(source: pathlib.Path, model: tf.keras.Model) -> tf.types.experi
         ) from None
 
 
-def _output_names(model: tf.keras.Model) -> list[str]:
-    """After the layers that give them, as Keras 2 does. A Sequential of Keras 3 does not say."""
-    return tensors.unique(getattr(model, "output_names", [model.layers[-1].name]))
+def _output_names(model: tf.keras.Model, outputs: int) -> list[str]:
+    """After the layers that give them; a layer that gives several gets numbers (dense_0), where Keras 2 counts on (dense, dense_1). A
+    Sequential of Keras 3 does not say."""
+    return tensors.unique(getattr(model, "output_names", [model.layers[-1].name] * outputs))
 
 
 def _mend(text: str) -> str:

@@ -289,7 +289,9 @@ def check(options: Options) -> None:
         raise errors.UsageError(
             f"--rounds={options.rounds} can show nothing: at least {least} are needed for "
             f"{terminal.counted(len(options.metrics), 'metric')} and {terminal.counted(options.looks, 'look')} at the rounds",
-            f"--rounds={least}, fewer --metrics, or fewer looks by a smaller --max_rounds",
+            f"--rounds={least}"
+            + (f" --max_rounds={least}" if least > options.max_rounds else "")
+            + ", or fewer --metrics",
         )
     if options.max_rounds < options.rounds:
         raise errors.UsageError(f"--max_rounds={options.max_rounds} is below --rounds={options.rounds}", "raise it")

@@ -52,7 +52,7 @@ OBJECTS = frozenset(
     LossScaleOptimizerV3 Muon Nadam RMSprop SGD CosineDecay CosineDecayRestarts ExponentialDecay InverseTimeDecay
     PiecewiseConstantDecay PolynomialDecay DTypePolicy DTypePolicyMap FloatDTypePolicy Policy QuantizedDTypePolicy
     QuantizedFloat8DTypePolicy SeedGenerator DynamicLossScale CategoricalGeneralizedCrossEntropy STFTInitializer AbsMaxQuantizer
-    Float8QuantizationConfig Int4QuantizationConfig Int8QuantizationConfig
+    Float8QuantizationConfig Int4DTypePolicy Int4QuantizationConfig Int8QuantizationConfig
 """.split()
 )
 
