@@ -73,10 +73,11 @@ def _main(argv: list[str]) -> int:
 
 def _drop_what_cannot_be_printed() -> None:
     """What a full disk or a closed pipe did not take would fail once more when Python ends, with other words and another exit code."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager
