@@ -225,6 +225,7 @@ def test_flags_are_read():
     ]
     found = tensors.keys(list(tensors.parse("outputs", ("sp:1", "sp_1", "a/y", "y:0"))))
     assert found == ["sp_1_0", "sp_1_1", "a_y", "y"] and len(set(found)) == 4
+    assert tensors.unique(["x", "a", "a"]) == ["x", "a_1", "a_2"]
     assert tensors.unique(["a", "a", "a_1", "a_0", "b"]) == ["a_2", "a_3", "a_1", "a_0", "b"]
 
 

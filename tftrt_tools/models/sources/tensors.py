@@ -47,11 +47,11 @@ def keys(tensors: list[Tensor]) -> list[str]:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """A name that is there several times gets numbers, none of which makes it another name that is there."""
+    """A name that is there several times gets its place as a number, or the next that makes it no other name."""
     taken, found = set(names), []
-    for name in names:
+    for place, name in enumerate(names):
         if names.count(name) > 1:
-            name = next(one for number in itertools.count() if (one := f"{name}_{number}") not in taken)
+            name = next(one for number in itertools.count(place) if (one := f"{name}_{number}") not in taken)
             taken.add(name)
         found.append(name)
     return found
