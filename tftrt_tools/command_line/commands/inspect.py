@@ -151,8 +151,7 @@ def run(values: flags.FlagValues, positional: list[str]) -> int:
     show(done, values)
     write(done, values)
     wrong = failure(done, values)
-    goes_on = not done.findings if isinstance(done, Inspection) else isinstance(done, Plan) and _converts(done)
-    if goes_on and not wrong and isinstance(done, (Plan, Inspection)):
+    if not wrong and (isinstance(done, Plan) and _converts(done) or isinstance(done, Inspection) and not done.findings):
         _show_next(values, positional[0], done)
     return _calling.exit_code(wrong)
 
